@@ -159,6 +159,8 @@ struct vm_trace {
     size_t nblocks, cap_blocks;
     char **names;
     size_t nnames, cap_names;
+    uint32_t *name_slots; /* hash table over names, kept by planner/trace.c */
+    size_t nslots;
     struct vm_machine machine;
     char device[64];
     char clock[32]; /* "simulated" or "device" */
