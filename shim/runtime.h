@@ -41,6 +41,9 @@ CUresult vm_rt_alloc(CUdeviceptr *out, size_t bytes, enum vm_alloc_kind kind, CU
 CUresult vm_rt_free(CUdeviceptr p, enum vm_alloc_kind kind, CUstream stream, bool *handled);
 /* Which of our blocks holds `p`? Sets base and size and returns true; false if none. */
 bool vm_rt_range(CUdeviceptr p, CUdeviceptr *base, size_t *bytes);
+/* The context and device that the block holding `p` was allocated in (for pointer queries), and a
+ * number that no other block of the process has. */
+bool vm_rt_owner(CUdeviceptr p, CUcontext *ctx, CUdevice *dev, uint64_t *id);
 /* One story of memory: rewrites what the driver answered. NULL pointers are tolerated. */
 void vm_rt_mem_info(size_t *free_bytes, size_t *total_bytes);
 void vm_rt_total_mem(CUdevice dev, size_t *total_bytes);
