@@ -6,7 +6,7 @@
  * found them. What is known of modes decides how many repeats are asked for (docs/architecture.md).
  * Once VM_EV_STEP marks appear, the program's word counts instead.
  *
- * Cost: O(log n) an op at worst, O(1) amortised in steady state; about 40 bytes an op of history.
+ * Cost: a few hash look-ups an op, O(log n) where a candidate appears; about 100 bytes an op of history.
  */
 #ifndef VM_PLANNER_PERIOD_H
 #define VM_PLANNER_PERIOD_H
