@@ -54,31 +54,31 @@ static inline void *vmem_symbol_(const char *name)
 {
     return dlsym(RTLD_DEFAULT, name);
 }
-#define VMEM_CALL_(name, type, args)                                                               \
+#define VMEM_CALL_(name, types, args)                                                              \
     do {                                                                                           \
-        type fn_ = (type)vmem_symbol_(name);                                                       \
+        int(*fn_) types = (int(*) types)vmem_symbol_(name);                                        \
         return fn_ ? fn_ args : VMEM_ABSENT;                                                       \
     } while (0)
 static inline int vmem_step_(void)
 {
-    VMEM_CALL_("vmem_step", int (*)(void), ());
+    VMEM_CALL_("vmem_step", (void), ());
 }
 static inline int vmem_keep_(const void *p)
 {
-    VMEM_CALL_("vmem_keep", int (*)(const void *), (p));
+    VMEM_CALL_("vmem_keep", (const void *), (p));
 }
 static inline int vmem_dead_(const void *p)
 {
-    VMEM_CALL_("vmem_dead", int (*)(const void *), (p));
+    VMEM_CALL_("vmem_dead", (const void *), (p));
 }
 static inline int vmem_regenerable_(const void *p, vmem_regenerate_fn fn, void *user, uint64_t cost)
 {
-    VMEM_CALL_("vmem_regenerable", int (*)(const void *, vmem_regenerate_fn, void *, uint64_t),
+    VMEM_CALL_("vmem_regenerable", (const void *, vmem_regenerate_fn, void *, uint64_t),
                (p, fn, user, cost));
 }
 static inline int vmem_get_stats_(struct vmem_stats *out)
 {
-    VMEM_CALL_("vmem_get_stats", int (*)(struct vmem_stats *), (out));
+    VMEM_CALL_("vmem_get_stats", (struct vmem_stats *), (out));
 }
 #define vmem_step        vmem_step_
 #define vmem_keep        vmem_keep_
