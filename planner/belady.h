@@ -1,0 +1,21 @@
+/* The pages that have to be away, by Belady's rule on the cyclic op sequence. */
+#ifndef VM_PLANNER_BELADY_H
+#define VM_PLANNER_BELADY_H
+
+#include "page_units.h"
+
+/* npages of `unit` are away during the gap after `use`, from op `need_op` on at the latest. */
+struct vm_eviction {
+    uint32_t unit;
+    uint32_t use;     /* VM_NONE: the unit is not used at all in the iteration      */
+    uint32_t npages;
+    uint32_t need_op; /* op that needs the room, plus nops if in the next iteration */
+    uint32_t dead;    /* the gap's contents are dead                                */
+};
+
+/* Evictions of one iteration of the steady state with `capacity` pages. *list is malloc'd, the
+ * caller frees it. VM_OK, VM_UNFIT, VM_ENOMEM. Thread-safe. O(uses log units). */
+int vm_belady(const struct vm_page_units *u, uint64_t capacity, struct vm_eviction **list,
+              size_t *count);
+
+#endif

@@ -1,0 +1,371 @@
+#include "schedule.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "belady.h"
+#include "slack_tree.h"
+
+struct work {
+    const struct vm_page_units *u;
+    const struct vm_machine *m;
+    uint64_t capacity; /* what the ops may fill */
+    struct vm_eviction *ev;
+    size_t nev;
+    struct vm_move *moves;
+    size_t n, cap;
+};
+
+static int add_move(struct work *w, struct vm_move mv)
+{
+    if (w->n == w->cap) {
+        size_t n = w->cap ? 2 * w->cap : 256;
+        struct vm_move *p = realloc(w->moves, n * sizeof *p);
+        if (!p)
+            return VM_ENOMEM;
+        w->moves = p;
+        w->cap = n;
+    }
+    w->moves[w->n++] = mv;
+    return VM_OK;
+}
+
+/* ---- order and page numbers -----------------------------------------------------------------*/
+
+static int cmp_moves(const void *a, const void *b)
+{
+    const struct vm_move *x = a, *y = b;
+    if (x->op != y->op)
+        return x->op < y->op ? -1 : 1;
+    int xi = x->kind == VM_ACT_IN, yi = y->kind == VM_ACT_IN;
+    if (xi != yi)
+        return xi - yi;
+    if (x->need_op != y->need_op)
+        return x->need_op < y->need_op ? -1 : 1;
+    if (x->unit != y->unit)
+        return x->unit < y->unit ? -1 : 1;
+    return x->npages < y->npages ? -1 : x->npages > y->npages;
+}
+
+/* Of each unit and gap: pages leave from the end downwards in the order of the moves, and come back
+ * upwards. Moves are in queue order; gaps that wrap have their IN before their OUT in the list. */
+int vm_schedule_finish(const struct vm_page_units *u, struct vm_move *moves, size_t nmoves)
+{
+    uint32_t *gone = calloc(u->nuses + u->nunits + 1, sizeof *gone); /* by gap: pages gone so far */
+    uint32_t *back = calloc(u->nuses + u->nunits + 1, sizeof *back);
+
+    if (!gone || !back) {
+        free(gone);
+        free(back);
+        return VM_ENOMEM;
+    }
+    qsort(moves, nmoves, sizeof *moves, cmp_moves);
+    for (size_t i = 0; i < nmoves; i++) {
+        struct vm_move *mv = &moves[i];
+        size_t gap = mv->use == VM_NONE ? u->nuses + mv->unit : mv->use;
+        if (mv->kind != VM_ACT_IN) {
+            mv->first = u->units[mv->unit].npages - gone[gap] - mv->npages;
+            gone[gap] += mv->npages;
+        }
+    }
+    for (size_t i = 0; i < nmoves; i++) {
+        struct vm_move *mv = &moves[i];
+        const struct vm_page_unit *un = &u->units[mv->unit];
+        if (mv->kind != VM_ACT_IN)
+            continue;
+        uint32_t gap = mv->use > un->use ? mv->use - 1 : un->use + un->nuses - 1;
+        mv->first = un->npages - gone[gap] + back[gap];
+        back[gap] += mv->npages;
+    }
+    free(gone);
+    free(back);
+    return VM_OK;
+}
+
+/* ---- occupancy ------------------------------------------------------------------------------*/
+
+static void add_cyclic(int64_t *delta, int64_t *at_start, uint32_t n, uint64_t lo, uint64_t hi,
+                       int64_t v)
+{
+    if (lo >= hi)
+        return;
+    if (hi - lo >= n) { /* all the time */
+        *at_start += v;
+        return;
+    }
+    lo %= n;
+    hi %= n;
+    delta[lo] += v;
+    delta[hi] -= v;
+    if (hi <= lo)
+        *at_start += v;
+}
+
+/* Pages that are resident during each op if every eviction happens at the op that needs the room
+ * and every return at the op that needs the pages. */
+static int64_t *occupancy(const struct work *w)
+{
+    uint32_t n = (uint32_t)w->u->nops;
+    int64_t *occ = calloc(n + 2, sizeof *occ), now = 0;
+
+    if (!occ)
+        return NULL;
+    for (size_t i = 0; i < w->u->nunits; i++) {
+        const struct vm_page_unit *un = &w->u->units[i];
+        if (!un->nuses && (un->flags & VM_UNIT_PINNED))
+            now += un->npages;
+        for (uint32_t j = 0; j < un->nuses; j++) {
+            unsigned wraps;
+            uint32_t use = un->use + j, next = vm_page_next_use(w->u, un, use, &wraps);
+            uint64_t from = w->u->uses[use].op, to = from + 1;
+            if (next != VM_NONE &&
+                ((w->u->uses[use].flags & VM_PU_LIVE_AFTER) || (un->flags & VM_UNIT_PINNED)))
+                to = w->u->uses[next].op + (wraps ? n : 0);
+            add_cyclic(occ, &now, n, from, to, un->npages);
+        }
+    }
+    for (size_t i = 0; i < w->nev; i++) {
+        const struct vm_eviction *e = &w->ev[i];
+        unsigned wraps;
+        if (e->dead || e->use == VM_NONE)
+            continue;
+        uint32_t next = vm_page_next_use(w->u, &w->u->units[e->unit], e->use, &wraps);
+        uint64_t to = w->u->uses[next].op + (wraps ? n : 0);
+        add_cyclic(occ, &now, n, e->need_op, to, -(int64_t)e->npages);
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        now += occ[k];
+        occ[k] = now;
+    }
+    return occ;
+}
+
+/* ---- returns --------------------------------------------------------------------------------*/
+
+struct fetch {
+    uint32_t unit, use, gap_op; /* use that needs the pages; op of the use before */
+    uint32_t npages;
+    uint64_t need; /* op, plus nops where the gap wraps */
+};
+
+static int cmp_fetch(const void *a, const void *b)
+{
+    const struct fetch *x = a, *y = b;
+    uint64_t kx = x->need, ky = y->need;
+    if (kx != ky)
+        return kx < ky ? -1 : 1;
+    return x->unit < y->unit ? -1 : x->unit > y->unit;
+}
+
+static int collect_fetches(const struct work *w, struct fetch **out, size_t *count)
+{
+    uint32_t *away = calloc(w->u->nuses + 1, sizeof *away);
+    struct fetch *f = malloc((w->nev + 1) * sizeof *f);
+    size_t n = 0;
+
+    if (!away || !f) {
+        free(away);
+        free(f);
+        return VM_ENOMEM;
+    }
+    for (size_t i = 0; i < w->nev; i++)
+        if (!w->ev[i].dead && w->ev[i].use != VM_NONE)
+            away[w->ev[i].use] += w->ev[i].npages;
+    for (size_t i = 0; i < w->nev; i++) {
+        const struct vm_eviction *e = &w->ev[i];
+        if (e->dead || e->use == VM_NONE || !away[e->use])
+            continue;
+        unsigned wraps;
+        const struct vm_page_unit *un = &w->u->units[e->unit];
+        uint32_t next = vm_page_next_use(w->u, un, e->use, &wraps);
+        uint32_t pages = away[e->use] < un->npages ? away[e->use] : un->npages;
+        f[n++] = (struct fetch){e->unit, next, w->u->uses[e->use].op, pages,
+                                w->u->uses[next].op + (wraps ? w->u->nops : 0)};
+        away[e->use] = 0;
+    }
+    free(away);
+    for (size_t i = 0; i < n; i++) /* in the order of the iteration in which they are needed */
+        f[i].need %= w->u->nops;
+    qsort(f, n, sizeof *f, cmp_fetch);
+    *out = f;
+    *count = n;
+    return VM_OK;
+}
+
+/* The first op (counted back into the iteration before: negative) from which `m` more pages fit up to
+ * the op that needs them. */
+static int64_t room_from(const struct vm_slack_tree *t, uint32_t n, const struct fetch *f,
+                         int64_t limit)
+{
+    int64_t need = (int64_t)f->need;
+    bool wraps = f->gap_op >= f->need;
+    int64_t lo = wraps ? (int64_t)f->gap_op - n + 1 : (int64_t)f->gap_op + 1;
+    size_t from = vm_slack_tree_room_from(t, lo > 0 ? (size_t)lo : 0, (size_t)need, limit);
+
+    if (from > 0 || lo >= 0)
+        return (int64_t)from;
+    return (int64_t)vm_slack_tree_room_from(t, (size_t)(lo + n), n, limit) - n;
+}
+
+static void occupy(struct vm_slack_tree *t, uint32_t n, int64_t from, int64_t to, int64_t pages)
+{
+    if (from < 0) {
+        vm_slack_tree_add(t, (size_t)(from + n), n, pages);
+        from = 0;
+    }
+    vm_slack_tree_add(t, (size_t)from, (size_t)to, pages);
+}
+
+static int place_fetches(struct work *w, const int64_t *occ)
+{
+    uint32_t n = (uint32_t)w->u->nops;
+    struct vm_slack_tree t;
+    struct fetch *f;
+    size_t nf;
+    int rc = collect_fetches(w, &f, &nf);
+
+    if (rc)
+        return rc;
+    if (vm_slack_tree_init(&t, occ, n)) {
+        free(f);
+        return VM_ENOMEM;
+    }
+    uint32_t grain = (uint32_t)(w->capacity / 64 > 1 ? w->capacity / 64 : 1);
+    int64_t front = -(int64_t)n;
+    for (size_t i = 0; i < nf && !rc; i++)
+        for (uint32_t left = f[i].npages; left && !rc;) {
+            uint32_t m = left < grain ? left : grain;
+            int64_t from = room_from(&t, n, &f[i], (int64_t)w->capacity - m);
+            if (from < front)
+                from = front;
+            front = from;
+            occupy(&t, n, from, (int64_t)f[i].need, m);
+            int64_t op = from - 1;
+            bool early = op < 0;
+            if (op < 0)
+                op += n;
+            if (op < 0)
+                op = 0;
+            rc = add_move(w, (struct vm_move){.op = (uint32_t)op,
+                                              .need_op = (uint32_t)f[i].need + (early ? n : 0),
+                                              .unit = f[i].unit, .use = f[i].use, .npages = m,
+                                              .kind = VM_ACT_IN, .reason = VM_WHY_CAPACITY});
+            left -= m;
+        }
+    vm_slack_tree_fini(&t);
+    free(f);
+    return rc;
+}
+
+static int place_evictions(struct work *w)
+{
+    int rc = VM_OK;
+
+    for (size_t i = 0; i < w->nev && !rc; i++) {
+        const struct vm_eviction *e = &w->ev[i];
+        rc = add_move(w, (struct vm_move){.op = e->use == VM_NONE ? 0 : w->u->uses[e->use].op,
+                                          .need_op = e->need_op, .unit = e->unit, .use = e->use,
+                                          .npages = e->npages,
+                                          .kind = e->dead ? VM_ACT_DROP : VM_ACT_OUT,
+                                          .reason = e->dead ? VM_WHY_DEAD : VM_WHY_CAPACITY});
+    }
+    return rc;
+}
+
+/* ---- one schedule, and the best of several ----------------------------------------------------*/
+
+static int make(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
+                uint64_t usable, struct vm_schedule *out)
+{
+    struct work w = {.u = u, .m = m, .capacity = usable};
+    struct vm_schedule s = {0};
+    int64_t *occ = NULL;
+    int rc = vm_belady(u, usable, &w.ev, &w.nev);
+
+    if (!rc)
+        rc = place_evictions(&w);
+    if (!rc) {
+        occ = occupancy(&w);
+        rc = occ ? place_fetches(&w, occ) : VM_ENOMEM;
+    }
+    if (!rc)
+        rc = vm_schedule_finish(u, w.moves, w.n);
+    free(occ);
+    free(w.ev);
+    if (!rc) {
+        struct vm_sim_options so = {.capacity_pages = total, .knows_dead = 1};
+        s.moves = w.moves;
+        s.nmoves = w.n;
+        for (size_t i = 0; i < w.n; i++) {
+            s.out_pages += w.moves[i].kind == VM_ACT_OUT ? w.moves[i].npages : 0;
+            s.in_pages += w.moves[i].kind == VM_ACT_IN ? w.moves[i].npages : 0;
+        }
+        rc = vm_simulate(u, m, s.moves, s.nmoves, &so, &s.sim, NULL, NULL);
+    }
+    if (rc)
+        free(w.moves);
+    else
+        *out = s;
+    return rc;
+}
+
+void vm_unfit_text(const struct vm_page_units *u, uint64_t capacity, struct vm_error *why)
+{
+    uint32_t op = 0;
+    uint64_t work = vm_page_units_work(u, &op);
+
+    if (why)
+        snprintf(why->text, sizeof why->text,
+                 "op %u alone needs %llu pages (%llu MiB), the budget has %llu (%llu MiB): "
+                 "raise the budget or lower the batch size",
+                 op, (unsigned long long)work, (unsigned long long)(work * u->page_bytes >> 20),
+                 (unsigned long long)capacity,
+                 (unsigned long long)(capacity * u->page_bytes >> 20));
+}
+
+int vm_schedule_build(const struct vm_page_units *u, const struct vm_machine *m,
+                      const struct vm_schedule_options *opt, struct vm_schedule *out,
+                      struct vm_error *why)
+{
+    static const double floats[] = {0, 0.005, 0.01, 0.02, 0.04, 0.08};
+    uint64_t total = opt->capacity_pages ? opt->capacity_pages : m->device_bytes / u->page_bytes;
+    uint64_t work = vm_page_units_work(u, NULL);
+    struct vm_schedule best = {0}, s;
+    bool have = false;
+
+    if (work > total) {
+        vm_unfit_text(u, total, why);
+        return VM_UNFIT;
+    }
+    uint64_t last = UINT64_MAX;
+    for (size_t i = 0; i < sizeof floats / sizeof floats[0]; i++) {
+        uint64_t fl = opt->float_pages + (uint64_t)(floats[i] * (double)total);
+        uint64_t usable = total > fl && total - fl > work ? total - fl : work;
+        if (usable == last)
+            continue;
+        last = usable;
+        int rc = make(u, m, total, usable, &s);
+        if (rc && !have)
+            return rc;
+        if (!rc && (!have || s.sim.iteration_ns < best.sim.iteration_ns)) {
+            if (have)
+                vm_schedule_fini(&best);
+            best = s;
+            have = true;
+        } else if (!rc) {
+            vm_schedule_fini(&s);
+        }
+        if (!opt->effort || best.sim.iteration_ns <= 1.0005 * best.sim.compute_ns)
+            break;
+    }
+    *out = best;
+    return VM_OK;
+}
+
+void vm_schedule_fini(struct vm_schedule *s)
+{
+    free(s->moves);
+    memset(s, 0, sizeof *s);
+}
