@@ -1,0 +1,209 @@
+/* The search from outside: parts, orders, node limits, and the descent to lower heights. */
+#include "pack_search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Nodes of the first try with an order, for each item of the part; doubled after each round. */
+#define FIRST_TRY_NODES 4
+
+static const char *const orders[] = {"WAT", "TAW", "TWA"};
+enum { NORDERS = sizeof orders / sizeof *orders };
+
+/* One run of items that no other item meets in time. */
+struct span_part {
+    uint32_t lo, hi;
+};
+
+struct driver {
+    const struct vm_pack_problem *p;
+    const struct vm_sections *sec;
+    const struct vm_pack_options *opt;
+    struct vm_search search[NORDERS]; /* built when first used */
+    int built[NORDERS];
+    uint64_t nodes;
+    uint64_t *offsets;
+};
+
+static uint64_t count_cuts(const struct vm_search *s, struct span_part *parts)
+{
+    uint32_t n = 0, from = 0;
+    for (uint32_t t = 0; t < s->nsections; t++)
+        if (t + 1 == s->nsections || s->crossing[t] == 0) {
+            parts[n++] = (struct span_part){from, t + 1};
+            from = t + 1;
+        }
+    return n;
+}
+
+static int build(struct driver *d, unsigned k, struct vm_error *why)
+{
+    if (d->built[k])
+        return VM_OK;
+    int status = vm_search_init(&d->search[k], d->p, d->sec, d->opt->capacity, orders[k], why);
+    d->built[k] = status == VM_OK;
+    d->search[k].expired = d->opt->expired;
+    d->search[k].expired_arg = d->opt->expired_arg;
+    return status;
+}
+
+/* One try at one part with order k and at most `limit` nodes. */
+static int try_part(struct driver *d, unsigned k, struct span_part part, uint64_t limit, uint32_t *items)
+{
+    struct vm_search *s = &d->search[k];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->hull_lo[i] >= part.lo && s->hull_hi[i] <= part.hi)
+            items[n++] = i;
+    s->nodes = 0;
+    s->node_limit = limit;
+    s->ntrail = 0;
+    s->arena_used = 0;
+    int status = vm_search_part(s, items, n, part.lo, part.hi);
+    d->nodes += s->nodes;
+    if (status == VM_OK)
+        for (uint32_t i = 0; i < n; i++)
+            d->offsets[s->original[items[i]]] = s->offset[items[i]];
+    return status;
+}
+
+/* The orders in turn, with node limits that double, until one of them decides the part. */
+static int solve_part(struct driver *d, struct span_part part, uint32_t *items, struct vm_error *why)
+{
+    uint64_t limit = (uint64_t)d->search[0].n * FIRST_TRY_NODES + 64;
+    for (;; limit *= 2) {
+        for (unsigned k = 0; k < NORDERS; k++) {
+            int status = build(d, k, why);
+            if (status)
+                return status;
+            uint64_t left = d->opt->max_nodes ? d->opt->max_nodes - d->nodes : UINT64_MAX;
+            status = try_part(d, k, part, limit < left ? limit : left, items);
+            if (status != VM_TIMEOUT || d->search[k].stop)
+                return status;
+            if (d->opt->max_nodes && d->nodes >= d->opt->max_nodes)
+                return VM_TIMEOUT;
+        }
+    }
+}
+
+static int solve_all(struct driver *d, struct vm_error *why)
+{
+    int status = build(d, 0, why);
+    if (status)
+        return status;
+    struct vm_search *s = &d->search[0];
+    struct span_part *parts = malloc((s->nsections + (size_t)1) * sizeof *parts);
+    uint32_t *items = malloc((s->n + (size_t)1) * sizeof *items);
+    status = parts && items ? VM_OK : VM_ENOMEM;
+    if (status == VM_OK) {
+        uint64_t nparts = count_cuts(s, parts);
+        for (uint64_t k = 0; k < nparts && status == VM_OK; k++)
+            status = solve_part(d, parts[k], items, why);
+    }
+    free(parts);
+    free(items);
+    return status;
+}
+
+int vm_pack_search(const struct vm_pack_problem *p, const struct vm_pack_options *opt,
+                   uint64_t *offsets, struct vm_pack_result *res, struct vm_error *why)
+{
+    if (opt->capacity == 0 || opt->capacity > INT64_MAX)
+        return vm_pack_refuse(why, VM_EINVAL, "a search needs a capacity between 1 and 2^63 - 1");
+    struct vm_sections sec;
+    int status = vm_sections_init(&sec, p, why);
+    if (status)
+        return status;
+    struct driver d = {.p = p, .sec = &sec, .opt = opt};
+    d.offsets = malloc((p->nitems + 1) * sizeof *d.offsets);
+    if (!d.offsets)
+        status = vm_pack_refuse(why, VM_ENOMEM, "no memory to pack %zu items", p->nitems);
+    for (size_t i = 0; i < p->nitems && status == VM_OK; i++)
+        d.offsets[i] = p->items[i].fixed != VM_UNPLACED ? p->items[i].fixed : 0;
+    if (status == VM_OK)
+        status = sec.max_live > opt->capacity ? VM_UNFIT : solve_all(&d, why);
+    if (status >= 0) {
+        *res = (struct vm_pack_result){.max_live = sec.max_live, .bound = sec.max_live, .nodes = d.nodes};
+        if (status == VM_UNFIT && res->bound <= opt->capacity)
+            res->bound = opt->capacity + 1;
+    }
+    if (status == VM_OK) {
+        for (size_t i = 0; i < p->nitems; i++)
+            if (d.offsets[i] + p->items[i].size > res->height)
+                res->height = d.offsets[i] + p->items[i].size;
+        memcpy(offsets, d.offsets, p->nitems * sizeof *offsets);
+    }
+    for (unsigned k = 0; k < NORDERS; k++)
+        if (d.built[k])
+            vm_search_fini(&d.search[k]);
+    free(d.offsets);
+    vm_sections_fini(&sec);
+    return status;
+}
+
+/* Searches between the proved bound and the best height: first at the bound, then, as long as nodes
+ * are left, at half the distance that is still open. */
+static int descend(const struct vm_pack_problem *p, const struct vm_pack_options *opt, uint64_t *offsets,
+                   struct vm_pack_result *res, struct vm_error *why)
+{
+    struct vm_pack_options sub = *opt;
+    struct vm_pack_result found;
+    uint64_t target = res->bound, spent = 0;
+    int stalled = 0; /* the last search ran out of its share */
+    while (res->height > res->bound && !(stalled && target + 1 >= res->height)) {
+        sub.capacity = target;
+        sub.max_nodes = opt->max_nodes ? (opt->max_nodes - spent) / 2 + 1 : 0;
+        int status = vm_pack_search(p, &sub, offsets, &found, why);
+        if (status < 0)
+            return status;
+        spent += found.nodes;
+        res->nodes += found.nodes;
+        if (status == VM_OK)
+            res->height = found.height;
+        if (status == VM_UNFIT && found.bound > res->bound)
+            res->bound = found.bound;
+        stalled = status == VM_TIMEOUT;
+        if (opt->expired && opt->expired(opt->expired_arg))
+            break;
+        if (stalled && (!opt->max_nodes || spent >= opt->max_nodes))
+            break; /* too large to search, or nothing left to spend */
+        uint64_t low = stalled ? target : res->bound;
+        target = low + (res->height - low) / 2;
+        if (target >= res->height)
+            target = res->height - 1;
+    }
+    return VM_OK;
+}
+
+int vm_pack(const struct vm_pack_problem *p, const struct vm_pack_options *opt, uint64_t *offsets,
+            struct vm_pack_result *res, struct vm_error *why)
+{
+    struct vm_pack_options sub = *opt;
+    struct vm_pack_result out, found;
+    int status = vm_pack_fast(p, opt, offsets, &out, why);
+    if (status < 0)
+        return status;
+    if (opt->capacity && out.height > opt->capacity) {
+        if (out.bound > opt->capacity) {
+            *res = out;
+            return VM_UNFIT;
+        }
+        status = vm_pack_search(p, &sub, offsets, &found, why);
+        if (status < 0)
+            return status;
+        out.nodes = found.nodes;
+        if (status == VM_OK)
+            out.height = found.height;
+        if (found.bound > out.bound)
+            out.bound = found.bound;
+        *res = out;
+        return status;
+    }
+    if (!opt->capacity && out.height > out.bound) {
+        status = descend(p, opt, offsets, &out, why);
+        if (status < 0)
+            return status;
+    }
+    *res = out;
+    return VM_OK;
+}
