@@ -17,6 +17,7 @@ struct sim_unit {
     uint32_t use;    /* last use issued, VM_NONE before the first                         */
     uint32_t stamp;  /* of its entry in the victims' heap                                 */
     uint32_t queued; /* pages asked to leave whose copies have not begun                  */
+    uint32_t asked;  /* pages that queued moves will fetch                                */
     uint64_t busy;   /* absolute op after which it is idle, plus 1                         */
     uint64_t wanted; /* absolute op that the host stands before and that uses it, plus 1   */
     bool dead;       /* contents dead; pages still attached are the pool's to reclaim      */
@@ -145,22 +146,40 @@ static void account(struct sim *s)
         s->peak = used;
 }
 
-static void bury(struct sim *s, uint32_t unit)
+static uint64_t slot_of(const struct sim *s, uint32_t unit)
+{
+    return s->u->units[unit].page - s->u->first_page;
+}
+
+/* The blocks of a unit are freed once its last op is issued: whoever comes to the same place next, in
+ * stream order, takes over the chunks at once; anybody else must wait until the op is done. */
+static void let_go(struct sim *s, uint32_t unit)
 {
     struct sim_unit *x = &s->su[unit];
 
+    for (uint32_t i = 0; i < x->res; i++)
+        s->owner[slot_of(s, unit) + i] = unit;
+    x->res = 0;
+}
+
+/* The unit's last op is done: the chunks still at its place are dead. */
+static void bury(struct sim *s, uint32_t unit)
+{
+    struct sim_unit *x = &s->su[unit];
+    uint32_t n = 0;
+
+    let_go(s, unit);
     x->dead = true;
-    if (!x->res)
+    for (uint32_t i = 0; i < s->u->units[unit].npages; i++)
+        n += s->owner[slot_of(s, unit) + i] == unit;
+    if (!n)
         return;
     account(s);
-    uint64_t base = s->u->units[unit].page - s->u->first_page;
-    for (uint32_t i = 0; i < x->res; i++)
-        s->owner[base + i] = unit;
-    s->dead_pages += x->res;
-    x->res = 0;
+    s->dead_pages += n;
+    account(s);
     if (s->grave_tail - s->grave_head == s->grave_cap) {
-        size_t n = 2 * s->grave_cap;
-        uint32_t *p = malloc(n * sizeof *p);
+        size_t cap = 2 * s->grave_cap;
+        uint32_t *p = malloc(cap * sizeof *p);
         if (!p) {
             s->failed = true;
             return;
@@ -171,7 +190,7 @@ static void bury(struct sim *s, uint32_t unit)
         s->graveyard = p;
         s->grave_head = 0;
         s->grave_tail = s->grave_cap;
-        s->grave_cap = n;
+        s->grave_cap = cap;
     }
     s->graveyard[s->grave_tail++ % s->grave_cap] = unit;
 }
@@ -186,9 +205,9 @@ static void take_chunks(struct sim *s, uint64_t n)
     n -= f;
     while (n && s->grave_head < s->grave_tail) {
         uint32_t unit = s->graveyard[s->grave_head % s->grave_cap];
-        uint64_t base = s->u->units[unit].page - s->u->first_page;
+        uint64_t base = slot_of(s, unit);
         bool left = false;
-        for (uint32_t i = 0; i < s->u->units[unit].npages; i++) {
+        for (uint32_t i = 0; i < s->u->units[unit].npages && s->su[unit].dead; i++) {
             if (s->owner[base + i] != unit)
                 continue;
             if (!n) {
@@ -206,14 +225,14 @@ static void take_chunks(struct sim *s, uint64_t n)
     account(s);
 }
 
-/* Pages of the unit whose place still carries a chunk with dead contents. */
-static uint32_t attached(const struct sim *s, uint32_t unit)
+/* Chunks at the unit's place that its predecessor there has let go but not finished with. */
+static uint32_t inherited(const struct sim *s, uint32_t unit)
 {
-    uint64_t base = s->u->units[unit].page - s->u->first_page;
+    uint64_t base = slot_of(s, unit);
     uint32_t n = 0;
 
     for (uint32_t i = s->su[unit].res; i < s->u->units[unit].npages; i++)
-        n += s->owner[base + i] != VM_NONE;
+        n += s->owner[base + i] != VM_NONE && !s->su[s->owner[base + i]].dead;
     return n;
 }
 
@@ -221,16 +240,18 @@ static uint32_t attached(const struct sim *s, uint32_t unit)
 static void provide(struct sim *s, uint32_t unit)
 {
     struct sim_unit *x = &s->su[unit];
-    uint64_t base = s->u->units[unit].page - s->u->first_page;
+    uint64_t base = slot_of(s, unit);
     uint32_t need = 0;
 
+    account(s);
     for (uint32_t i = x->res; i < s->u->units[unit].npages; i++) {
-        if (s->owner[base + i] != VM_NONE) {
-            s->owner[base + i] = VM_NONE;
-            s->dead_pages--;
-        } else {
+        uint32_t o = s->owner[base + i];
+        if (o == VM_NONE) {
             need++;
+            continue;
         }
+        s->dead_pages -= s->su[o].dead;
+        s->owner[base + i] = VM_NONE;
     }
     take_chunks(s, need);
     s->host += need * (s->m->map_ns + s->m->access_ns);
@@ -344,6 +365,8 @@ static void start_in(struct sim *s)
         if (x->leaving || (x->queued && x->use != r->use))
             return; /* its last pages are still on their way out */
         if (!n || r->need < s->issued) {
+            if (q == &s->in)
+                x->asked -= r->npages;
             q->head++;
             continue;
         }
@@ -358,6 +381,10 @@ static void start_in(struct sim *s)
         struct request job = *r;
         job.npages = n;
         r->npages -= n;
+        if (q == &s->in)
+            x->asked -= n;
+        else if (x->asked >= n) /* the schedule would have fetched them, if a little later */
+            job.move = 0;
         x->coming += n;
         start_copy(s, &s->ei, job);
         account(s);
@@ -415,10 +442,11 @@ static void op_finished(struct sim *s)
         struct vm_page_ref ref = s->u->refs[r];
         const struct vm_page_unit *un = &s->u->units[ref.unit];
         struct sim_unit *x = &s->su[ref.unit];
-        if (x->use != ref.use || x->busy != abs + 1 || (un->flags & VM_UNIT_PINNED))
+        if (x->use != ref.use || x->busy != abs + 1)
             continue;
         bool ends = !(un->flags & VM_UNIT_CYCLIC) && ref.use == un->use + un->nuses - 1;
-        if (ends || (s->opt.knows_dead && !(s->u->uses[ref.use].flags & VM_PU_LIVE_AFTER)))
+        if (ends || (s->opt.knows_dead && !(un->flags & VM_UNIT_PINNED) &&
+                     !(s->u->uses[ref.use].flags & VM_PU_LIVE_AFTER)))
             bury(s, ref.unit);
     }
     for (uint32_t i = s->move_first[k]; i < s->move_first[k + 1]; i++) {
@@ -512,7 +540,7 @@ static bool ready(struct sim *s, uint32_t k)
             if (x->leaving || x->coming)
                 ok = false;
             x->use = ref.use;
-            room += un->npages - x->res - attached(s, ref.unit);
+            room += un->npages - x->res - inherited(s, ref.unit);
         }
     }
     s->waiting_room = s->free_pages + s->dead_pages < room;
@@ -534,13 +562,15 @@ static void issue(struct sim *s, uint32_t k)
         x->busy = s->issued + 1;
         if (s->u->uses[ref.use].flags & VM_PU_WRITE)
             x->clean = 0;
-        if (un->flags & VM_UNIT_PINNED)
-            continue;
         uint32_t next = vm_page_next_use(s->u, un, ref.use, &wraps);
-        uint64_t key = s->issued;
+        if (next == VM_NONE)
+            let_go(s, ref.unit);
+        if (next == VM_NONE || (un->flags & VM_UNIT_PINNED))
+            continue;
+        uint64_t key;
         if (s->opt.rule == VM_DEMAND_LRU)
             key = UINT64_MAX - s->issued;
-        else if (next != VM_NONE)
+        else
             key = s->issued - k + s->u->uses[next].op + (wraps ? s->nops : 0);
         if (vm_use_heap_push(&s->heap, key, ref.unit, ++x->stamp))
             s->failed = true;
@@ -553,9 +583,11 @@ static void issue(struct sim *s, uint32_t k)
     s->issued++;
     for (uint32_t i = s->move_first[k]; i < s->move_first[k + 1]; i++) {
         const struct vm_move *mv = &s->moves[i];
-        if (mv->kind == VM_ACT_IN)
-            push(s, &s->in,
-                 (struct request){mv->unit, mv->npages, mv->use, i, s->issued - 1 - k + mv->need_op});
+        if (mv->kind != VM_ACT_IN)
+            continue;
+        s->su[mv->unit].asked += mv->npages;
+        push(s, &s->in,
+             (struct request){mv->unit, mv->npages, mv->use, i, s->issued - 1 - k + mv->need_op});
     }
 }
 
@@ -566,7 +598,7 @@ static uint64_t shortage(const struct sim *s, uint32_t k)
 
     for (uint32_t r = s->u->op_first[k]; r < s->u->op_first[k + 1]; r++) {
         uint32_t unit = s->u->refs[r].unit;
-        lack += s->u->units[unit].npages - s->su[unit].res - attached(s, unit);
+        lack += s->u->units[unit].npages - s->su[unit].res;
     }
     return lack > room ? lack - room : 1;
 }
