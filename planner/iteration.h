@@ -14,7 +14,8 @@ int vm_iteration_build(const struct vm_trace *t, const struct vm_period *p,
                        struct vm_iteration *it, struct vm_error *why);
 
 /* A trace that holds exactly one iteration (an imported op log): the whole of it is the iteration,
- * blocks never freed or existing before count as persistent. */
+ * blocks that existed before and are never freed are persistent, blocks allocated and never freed live
+ * to its end. */
 int vm_iteration_whole(const struct vm_trace *t, struct vm_iteration *it, struct vm_error *why);
 
 #endif

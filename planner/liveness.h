@@ -3,7 +3,8 @@
  * Time is cyclic: positions run from 0 to nops and on into the next iteration (position + nops), as in
  * struct vm_iter_block. Between two uses a block's contents are *cold* if the later use may read
  * them, *dead* if it overwrites every byte first (or the block is freed). A block's first
- * use after its allocation finds nothing: the stretch before it is dead as well.
+ * use after its allocation finds nothing: the stretch before it is dead as well. A persistent block
+ * without a use has no gap; it counts as live, because nobody knows what comes.
  */
 #ifndef VM_PLANNER_LIVENESS_H
 #define VM_PLANNER_LIVENESS_H
@@ -22,7 +23,7 @@ struct vm_gap {
     uint32_t block;
     uint32_t from, to; /* op that used it last, op that needs it next; to > from, may be >= nops */
     bool cold;         /* contents matter; else dead: they may go without a copy                 */
-    bool clean;        /* cold, and not written since the previous cold gap of this block        */
+    bool clean;        /* cold, and only read since the cold gap before: a copy made then still holds */
 };
 
 struct vm_liveness {
@@ -42,7 +43,7 @@ struct vm_liveness {
 
 /* Mode of two accesses of one op to one block: reads and unknown directions void VM_TOTAL. */
 uint8_t vm_mode_merge(uint8_t a, uint8_t b);
-/* Does an access with this mode find the old contents of any use? */
+/* Does an access with this mode need the contents that it finds? A write that is not total keeps some. */
 bool vm_mode_reads(uint8_t mode);
 bool vm_mode_writes(uint8_t mode);
 
@@ -50,10 +51,9 @@ bool vm_mode_writes(uint8_t mode);
 int vm_liveness_build(const struct vm_iteration *it, struct vm_liveness *out);
 void vm_liveness_fini(struct vm_liveness *l);
 
-/* The same for pages: largest op working set in pages, each block rounded up to whole pages, the
+/* The largest working set of one op in pages, each block rounded up to whole pages, the
  * blocks smaller than a page summed first. */
-uint64_t vm_liveness_work_pages(const struct vm_iteration *it, const struct vm_liveness *l,
-                                uint64_t page_bytes);
+uint64_t vm_liveness_work_pages(const struct vm_iteration *it, uint64_t page_bytes);
 
 /* Bytes that have to be away from the device at some moment under `budget` (the largest excess of
  * live bytes), a lower bound of what moves out in each iteration; 0 if it fits. */

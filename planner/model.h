@@ -210,6 +210,8 @@ struct vm_iteration {
     struct vm_iter_mem *mem; /* in program order */
     size_t nmem;
     uint64_t duration_ns;    /* sum of op times on the busiest stream */
+    uint32_t periods;        /* the program's iterations in it: 1, or 2 if a block is still alive when
+                                its successor appears, so that the two need places of their own */
 };
 
 /* ---- plan -----------------------------------------------------------------------------------*/
