@@ -23,60 +23,59 @@
 
 /* ---- device properties ------------------------------------------------------------------------------*/
 
-/* Fields that CUDA 13 removed; each is told by an attribute, and stands just before a field that both
- * have. The layouts are equal between two of these. */
-struct rt_old_field {
-    size_t before; /* offset in CUDA 13's structure of the field that follows it */
-    CUdevice_attribute attr;
+/* CUDA 13 removed eight fields, which moved the others: these runs of bytes are alike in both. */
+struct rt_prop_run {
+    size_t from, end; /* in CUDA 13's structure */
+    size_t to;        /* in CUDA 12's           */
 };
-static const struct rt_old_field rt_old_fields[] = {
-    {offsetof(struct cudaDeviceProp, textureAlignment), CU_DEVICE_ATTRIBUTE_CLOCK_RATE},
-    {offsetof(struct cudaDeviceProp, multiProcessorCount), CU_DEVICE_ATTRIBUTE_GPU_OVERLAP},
-    {offsetof(struct cudaDeviceProp, integrated), CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT},
-    {offsetof(struct cudaDeviceProp, maxTexture1D), CU_DEVICE_ATTRIBUTE_COMPUTE_MODE},
-    {offsetof(struct cudaDeviceProp, maxTexture2D),
-     CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH},
-    {offsetof(struct cudaDeviceProp, memoryBusWidth), CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE},
-    {offsetof(struct cudaDeviceProp, pageableMemoryAccess),
-     CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO},
-    {offsetof(struct cudaDeviceProp, sharedMemPerBlockOptin),
-     CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH},
+#define RUN(first, last, to)                                                                       \
+    {offsetof(struct cudaDeviceProp, first),                                                       \
+     offsetof(struct cudaDeviceProp, last) + sizeof(((struct cudaDeviceProp *)0)->last), to}
+static const struct rt_prop_run rt_prop_runs[] = {
+    RUN(name, maxGridSize, 0),
+    RUN(totalConstMem, texturePitchAlignment, 352),
+    RUN(multiProcessorCount, multiProcessorCount, 388),
+    RUN(integrated, canMapHostMemory, 396),
+    RUN(maxTexture1D, maxTexture1DMipmap, 408),
+    RUN(maxTexture2D, unifiedAddressing, 420),
+    RUN(memoryBusWidth, localL1CacheSupported, 612),
+    RUN(sharedMemPerMultiprocessor, hostNativeAtomicSupported, 640),
+    RUN(pageableMemoryAccess, cooperativeLaunch, 672),
+    RUN(sharedMemPerBlockOptin, unifiedFunctionPointers, 696),
+};
+#undef RUN
+
+/* The removed fields: where they were, and the attribute that tells them. */
+static const struct {
+    size_t at;
+    CUdevice_attribute attr;
+} rt_prop_removed[] = {
+    {348, CU_DEVICE_ATTRIBUTE_CLOCK_RATE},
+    {384, CU_DEVICE_ATTRIBUTE_GPU_OVERLAP},
+    {392, CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT},
+    {404, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE},
+    {416, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH},
+    {608, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE},
+    {668, CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO},
+    {692, CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH},
 };
 
 /* The size of the structure in CUDA 12, and in the older form that the plain name fills. */
 #define RT_PROP12_BYTES 1032
 #define RT_PROP11_BYTES 728
 
-/* Where size_t fields are aligned, both layouts pad; `at` follows the copy through them. */
 static void rt_old_properties(unsigned char *out, size_t bytes, const struct cudaDeviceProp *p,
                               int device)
 {
-    unsigned char wide[RT_PROP12_BYTES + sizeof *p];
-    memset(wide, 0, sizeof wide);
-    size_t from = 0, at = 0;
-    const size_t end = offsetof(struct cudaDeviceProp, deviceNumaConfig);
-    const size_t n = sizeof rt_old_fields / sizeof rt_old_fields[0];
-    for (size_t i = 0; i <= n; i++) {
-        size_t stop = i < n ? rt_old_fields[i].before : end;
-        /* a gap in front of an aligned field belongs to that field, not to the copy */
-        size_t copied = stop - from;
-        if (i < n && rt_old_fields[i].before == offsetof(struct cudaDeviceProp, textureAlignment))
-            copied = offsetof(struct cudaDeviceProp, minor) + sizeof(int) - from;
-        if (i < n && rt_old_fields[i].before ==
-                         offsetof(struct cudaDeviceProp, sharedMemPerBlockOptin))
-            copied = offsetof(struct cudaDeviceProp, cooperativeLaunch) + sizeof(int) - from;
-        memcpy(wide + at, (const unsigned char *)p + from, copied);
-        at += copied;
-        from = stop;
-        if (i == n)
-            break;
+    unsigned char wide[RT_PROP12_BYTES] = {0};
+    for (size_t i = 0; i < sizeof rt_prop_runs / sizeof rt_prop_runs[0]; i++) {
+        const struct rt_prop_run *r = &rt_prop_runs[i];
+        memcpy(wide + r->to, (const unsigned char *)p + r->from, r->end - r->from);
+    }
+    for (size_t i = 0; i < sizeof rt_prop_removed / sizeof rt_prop_removed[0]; i++) {
         int value = 0;
-        (void)rt_drv[0].cuDeviceGetAttribute(&value, rt_old_fields[i].attr, device);
-        memcpy(wide + at, &value, sizeof value);
-        at += sizeof value;
-        if (stop == offsetof(struct cudaDeviceProp, textureAlignment) ||
-            stop == offsetof(struct cudaDeviceProp, sharedMemPerBlockOptin))
-            at = (at + 7) & ~(size_t)7;
+        if (rt_drv[0].cuDeviceGetAttribute(&value, rt_prop_removed[i].attr, device) == CUDA_SUCCESS)
+            memcpy(wide + rt_prop_removed[i].at, &value, sizeof value);
     }
     memcpy(out, wide, bytes);
 }
