@@ -65,17 +65,24 @@ struct vm_op {
     CUstream stream;     /* as the driver would use it: 0 is CU_STREAM_LEGACY unless _ptsz       */
     const char *name;    /* kernel name if known; static or module-lifetime storage              */
     uint64_t sig;
-    /* accesses: block references resolved by the functions below */
+    /* accesses: addresses inside our reservations; vm_rt_op_before finds their blocks */
     struct vm_op_access {
-        void *block;  /* struct vm_block * */
-        uint8_t mode; /* enum vm_mode bits */
-        uint8_t role; /* enum vm_role      */
+        CUdeviceptr addr;
+        size_t bytes;    /* 0: extent unknown                    */
+        uint32_t block;  /* index, set by vm_rt_op_before        */
+        uint8_t mode;    /* enum vm_mode bits                    */
+        uint8_t role;    /* enum vm_role                         */
+        uint8_t device;  /* ordinal of the device that owns it   */
+        uint8_t scanned; /* found by vm_op_scan, not stated      */
     } *acc, inline_acc[VM_OP_INLINE_ACCESSES];
     unsigned nacc, cap;
     uint8_t layer, flags; /* filled in from the library call in progress */
-    /* runtime's own state between before and after */
-    uint32_t index;
-    void *timing;
+    /* the runtime's own state between before and after */
+    uint64_t g;           /* serial number on its device */
+    void *stream_state;
+    CUevent start;        /* timing, NULL if not sampled */
+    bool per_thread;
+    bool lost;            /* an access could not be noted: out of host memory */
     bool entered;
 };
 

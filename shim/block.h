@@ -1,0 +1,39 @@
+/* Blocks and the page table: which allocation an address belongs to, and where allocations go.
+ * All functions expect the device's lock to be held. */
+#ifndef VM_SHIM_BLOCK_H
+#define VM_SHIM_BLOCK_H
+
+#include "device.h"
+
+/* The live block that holds p, or VM_NO. O(1). */
+uint32_t vm_block_find(const struct vm_device *d, CUdeviceptr p);
+
+/* A new live block of `bytes` (> 0) at `offset` bytes from the reservation's base, or wherever there
+ * is room when offset is VM_UNPLACED. 0 and *index; VM_NOTFOUND when the place is taken or the address
+ * space is full; VM_ENOMEM. */
+int vm_block_new(struct vm_device *d, uint64_t bytes, uint64_t offset, uint32_t *index);
+
+/* The program freed it: its contents are dead, its address may be given out again. */
+void vm_block_free(struct vm_device *d, uint32_t index);
+
+/* Takes `pages` of address space for planned blocks; 0 and *first, or VM_NOTFOUND. */
+int vm_block_reserve(struct vm_device *d, uint64_t pages, uint64_t *first, struct vm_range **node);
+
+/* Do the contents of the page matter? */
+bool vm_page_matters(const struct vm_device *d, uint64_t page);
+/* Last operation that touched / may have written anything on it; 0: none. */
+uint64_t vm_page_touched(const struct vm_device *d, uint64_t page);
+uint64_t vm_page_written(const struct vm_device *d, uint64_t page);
+/* May not leave now: an operation in progress or a block that must stay. */
+bool vm_page_pinned(const struct vm_device *d, uint64_t page);
+/* Changes the state and keeps the owner's count of pages that are not resident. */
+void vm_page_set_state(struct vm_device *d, uint64_t page, enum vm_page_state state);
+/* Are all pages of the block resident? */
+bool vm_block_resident(const struct vm_device *d, const struct vm_block *b);
+/* Pin or unpin all pages of a block for an operation (sticky = false) or for good. */
+void vm_block_pin(struct vm_device *d, struct vm_block *b, bool sticky);
+void vm_block_unpin(struct vm_device *d, struct vm_block *b, bool sticky);
+/* Counts one access at operation g. */
+void vm_block_touch(struct vm_device *d, struct vm_block *b, uint64_t g, bool write);
+
+#endif

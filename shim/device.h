@@ -1,0 +1,238 @@
+/* The runtime's state of one device, shared by the files of shim/. Everything here is guarded by
+ * `lock` unless a comment says otherwise. The lock is never held while the host waits for the
+ * device, nor across a call that the program made; the pager's own non-waiting driver calls may be
+ * made under it.
+ *
+ * Words (DESIGN.md): a page is a unit of address space, a chunk a unit of physical memory, both
+ * page_bytes large; a block is one allocation of the program and covers pages wholly (the page is
+ * then its own) or in part (the page is shared). `g` is the number of operations seen so far:
+ * "up to g" orders everything.
+ */
+#ifndef VM_SHIM_DEVICE_H
+#define VM_SHIM_DEVICE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cuda.h>
+
+#include "model.h"
+#include "range.h"
+#include "runtime.h"
+#include "vmem.h"
+
+#define VM_NO          UINT32_MAX
+#define VM_GRANULE     512u /* allocations are aligned to this */
+#define VM_MAX_DEVICES 16
+
+enum vm_page_state {
+    VM_PG_EMPTY = 0, /* no chunk, no contents                                         */
+    VM_PG_RESIDENT,  /* mapped read-write                                             */
+    VM_PG_WAIT_OUT,  /* mapped read-write; leaves when its frontier is reached        */
+    VM_PG_LEAVING,   /* mapped read-only; its copy to the host is in flight           */
+    VM_PG_AWAY,      /* contents in its host slot only                                */
+    VM_PG_COMING,    /* copy into a chunk in flight through the alias; not mapped yet */
+};
+
+enum vm_page_flags {
+    VM_PGF_SHARED = 1,   /* more than one block, or one that does not cover it      */
+    VM_PGF_WANT_IN = 2,  /* in the queue of pages to bring back                     */
+    VM_PGF_DROP = 4,     /* leaving without a copy: contents are dead or regenerable */
+    VM_PGF_LOST = 8,     /* contents were dropped as dead: a read of them is an error */
+    VM_PGF_ORPHAN = 16,  /* no live block any more, a copy still in flight           */
+};
+
+struct vm_page {
+    uint32_t chunk;    /* VM_NO: none                                          */
+    uint32_t host;     /* host slot, VM_NO: none                               */
+    uint32_t owner;    /* block that owns it alone; shared: index of vm_share  */
+    uint32_t live;     /* live blocks on it                                    */
+    uint32_t pins;     /* shared pages: operations in progress + sticky pins   */
+    uint8_t state, flags;
+    uint16_t reserved;
+    uint64_t copied_g; /* the host slot holds the contents as of this g; 0: of none   */
+    uint64_t touch_g;  /* shared: last operation that touched it; own: see the block  */
+    uint64_t write_g;  /* shared: last operation that may have written it             */
+    uint64_t fence_g;  /* operations up to here may still use what lived here before  */
+    uint64_t out_g;    /* waiting to leave: its frontier; tells a stale queue entry    */
+};
+
+/* Which block a granule of a shared page belongs to. */
+struct vm_share {
+    uint32_t *granule; /* page_bytes / VM_GRANULE block indices, VM_NO where free */
+};
+
+struct vm_block {
+    CUdeviceptr addr;
+    uint64_t size;
+    uint64_t first, last; /* pages */
+    uint64_t id;          /* serial number of the allocation */
+    struct vm_range *node; /* place in the address allocator; NULL when placed by a plan */
+    uint32_t trace;       /* index in the recorder's trace, VM_NONE if not recorded */
+    uint32_t nonresident; /* own pages that are not resident */
+    uint32_t pins;        /* operations in progress          */
+    uint32_t sticky;      /* reasons to stay resident for good */
+    uint32_t plan_block;  /* index in the current plan, VM_NONE if it is not in it */
+    uint64_t touch_g, write_g, born_g;
+    bool live, small, dead, regenerating;
+    vmem_regenerate_fn regenerate;
+    void *regenerate_user;
+    uint64_t regenerate_ns;
+};
+
+struct vm_chunk {
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr alias; /* always mapped read-write: the way copies go in */
+    uint64_t page;     /* who holds it, UINT64_MAX: free */
+    uint64_t fence_g;  /* its former owner's last operation */
+};
+
+struct vm_tick {
+    uint64_t g;
+    CUevent event;
+};
+
+/* A stream the program issues work on. */
+struct vm_stream {
+    CUstream handle;
+    uint64_t thread;      /* per-thread default stream: whose; else 0    */
+    uint64_t last_g;      /* last operation issued on it                 */
+    uint64_t done_g;      /* operations up to here are known to be done  */
+    uint64_t host_visible_g; /* last whose result the host may look at   */
+    uint64_t joined_g;    /* it waits already for all streams up to here */
+    struct vm_tick *ticks; /* recorded, not yet seen done: a ring        */
+    unsigned head, count, cap;
+    uint32_t number;      /* small integer for traces */
+    bool capturing;
+};
+
+struct vm_queue { /* ring of page numbers */
+    uint64_t *items;
+    uint64_t *g;
+    size_t head, count, cap;
+};
+
+struct vm_flight { /* one event over a few pages whose copies are in flight */
+    CUevent event;
+    uint64_t page;
+    uint32_t npages;
+};
+
+struct vm_flights {
+    struct vm_flight *items;
+    size_t head, count, cap;
+};
+
+struct vm_host_pool {
+    struct {
+        char *base;
+        uint32_t slots;
+    } arenas[256];
+    unsigned narenas;
+    uint32_t nslots, in_use, peak;
+    uint32_t *free_slots;
+    uint32_t nfree, cap_free;
+    uint64_t limit_slots;
+    bool failed; /* the last growth failed: do not try at each eviction */
+};
+
+struct vm_recorder;
+struct vm_executor;
+
+struct vm_device {
+    pthread_mutex_t lock;
+    CUdevice ordinal;
+    CUcontext ctx;   /* the pager's streams and events live here */
+    bool ready;      /* address space reserved, streams made     */
+    CUresult broken; /* sticky error of the device: forward everything */
+
+    uint64_t page_bytes, granularity;
+    unsigned page_shift;
+    CUdeviceptr base;
+    uint64_t reserved_bytes, npages;
+    CUdeviceptr alias_base;
+    uint64_t total_bytes; /* of the card */
+    uint64_t budget_bytes;
+    uint64_t max_chunks;  /* of the budget */
+
+    struct vm_page *pages;
+    struct vm_share *shares;
+    uint32_t nshares, cap_shares;
+    uint32_t *spare_shares;
+    uint32_t nspare_shares, cap_spare_shares;
+
+    struct vm_block *blocks;
+    uint32_t nblocks, cap_blocks;
+    uint32_t *free_blocks;
+    uint32_t nfree_blocks, cap_free_blocks;
+    uint64_t next_id;
+
+    struct vm_ranges page_space;  /* in pages    */
+    struct vm_ranges small_space; /* in granules */
+
+    struct vm_chunk *chunks;
+    uint32_t nchunks, cap_chunks; /* entries, holes included */
+    uint32_t live_chunks;         /* with a handle           */
+    uint32_t *holes;
+    uint32_t nholes;
+    uint32_t *free_chunks;
+    uint32_t nfree_chunks;
+    uint32_t claim; /* chunks that an operation in progress waits for */
+
+    struct vm_host_pool host;
+
+    struct vm_stream *streams;
+    unsigned nstreams, cap_streams;
+    CUstream out_stream, in_stream;
+    CUevent *events; /* spare, without timing */
+    unsigned nevents, cap_events;
+
+    struct vm_queue out_wait; /* pages whose frontier is awaited */
+    struct vm_flights out_flight, in_flight;
+    struct vm_queue in_wait;  /* pages to bring back, in order */
+
+    uint64_t g; /* operations seen */
+    bool pressure; /* something had to leave: from now on every operation leaves a tick */
+
+    /* what `vmem_get_stats`, the statistics file and the log report */
+    uint64_t block_bytes, peak_block_bytes;
+    uint64_t mapped_chunks, peak_chunks;
+    uint64_t out_bytes, in_bytes, demand_moves, dropped_bytes, regenerated;
+    uint64_t failed_moves;
+
+    struct vm_recorder *recorder;
+    struct vm_executor *executor;
+};
+
+static inline uint64_t vm_page_of(const struct vm_device *d, CUdeviceptr p)
+{
+    return (p - d->base) >> d->page_shift;
+}
+
+static inline CUdeviceptr vm_page_addr(const struct vm_device *d, uint64_t page)
+{
+    return d->base + (page << d->page_shift);
+}
+
+/* Unsigned arithmetic makes this one comparison. */
+static inline bool vm_device_holds(const struct vm_device *d, CUdeviceptr p)
+{
+    return p - d->base < d->reserved_bytes;
+}
+
+static inline bool vm_page_is_shared(const struct vm_page *pg)
+{
+    return (pg->flags & VM_PGF_SHARED) != 0;
+}
+
+/* The devices the runtime serves, by ordinal; entries are made on first use and never freed. */
+extern struct vm_device *vm_devices[VM_MAX_DEVICES];
+
+/* Device of the current context, made ready on first use; NULL when it cannot be served (the caller
+ * then forwards). Takes and releases the device's lock. */
+struct vm_device *vm_device_current(void);
+/* The ready device whose reservation holds p, or NULL. No lock needed. */
+struct vm_device *vm_device_of(CUdeviceptr p);
+
+#endif
