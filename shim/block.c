@@ -253,6 +253,8 @@ static void attach_pages(struct vm_device *d, uint32_t index, const struct span 
         struct vm_page *pg = &d->pages[p];
         if (pg->live == 0)
             page_reset(d, p);
+        if (pg->fence_g > b->fence_g)
+            b->fence_g = pg->fence_g;
         if (covers(d, s, p, own_tail)) {
             pg->owner = index;
             if (pg->state != VM_PG_RESIDENT)

@@ -86,10 +86,9 @@ int vm_chunk_take(struct vm_device *d, uint32_t *chunk)
     return 0;
 }
 
-void vm_chunk_give(struct vm_device *d, uint32_t chunk, uint64_t fence_g)
+void vm_chunk_give(struct vm_device *d, uint32_t chunk)
 {
     d->chunks[chunk].page = UINT64_MAX;
-    d->chunks[chunk].fence_g = fence_g;
     d->free_chunks[d->nfree_chunks++] = chunk;
     d->mapped_chunks--;
 }

@@ -75,6 +75,7 @@ struct vm_block {
     uint32_t sticky;      /* reasons to stay resident for good */
     uint32_t plan_block;  /* index in the current plan, VM_NONE if it is not in it */
     uint64_t touch_g, write_g, born_g;
+    uint64_t fence_g; /* operations up to here may still use what lived in its place before */
     bool live, small, dead, regenerating;
     vmem_regenerate_fn regenerate;
     void *regenerate_user;
@@ -85,7 +86,6 @@ struct vm_chunk {
     CUmemGenericAllocationHandle handle;
     CUdeviceptr alias; /* always mapped read-write: the way copies go in */
     uint64_t page;     /* who holds it, UINT64_MAX: free */
-    uint64_t fence_g;  /* its former owner's last operation */
 };
 
 struct vm_tick {
@@ -98,6 +98,7 @@ struct vm_stream {
     CUstream handle;
     uint64_t thread;      /* per-thread default stream: whose; else 0    */
     uint64_t last_g;      /* last operation issued on it                 */
+    uint64_t first_g;     /* first operation since it was last seen idle */
     uint64_t done_g;      /* operations up to here are known to be done  */
     uint64_t host_visible_g; /* last whose result the host may look at   */
     uint64_t joined_g;    /* it waits already for all streams up to here */
@@ -105,6 +106,7 @@ struct vm_stream {
     unsigned head, count, cap;
     uint32_t number;      /* small integer for traces */
     bool capturing;
+    bool gone;            /* destroyed; kept until its last tick is done */
 };
 
 struct vm_queue { /* ring of page numbers */
@@ -179,11 +181,13 @@ struct vm_device {
     uint32_t *free_chunks;
     uint32_t nfree_chunks;
     uint32_t claim; /* chunks that an operation in progress waits for */
+    bool turn;      /* a thread is making an operation's pages resident */
 
     struct vm_host_pool host;
 
-    struct vm_stream *streams;
+    struct vm_stream **streams;
     unsigned nstreams, cap_streams;
+    uint32_t next_stream;
     CUstream out_stream, in_stream;
     CUevent *events; /* spare, without timing */
     unsigned nevents, cap_events;
@@ -200,6 +204,11 @@ struct vm_device {
     uint64_t mapped_chunks, peak_chunks;
     uint64_t out_bytes, in_bytes, demand_moves, dropped_bytes, regenerated;
     uint64_t failed_moves;
+
+    void *scratch; /* candidates, when choosing what leaves */
+    uint32_t cap_scratch;
+    /* The plan's answer to "how many operations until this page is used"; false: it does not know. */
+    bool (*next_use)(struct vm_device *d, uint64_t page, uint64_t *next);
 
     struct vm_recorder *recorder;
     struct vm_executor *executor;

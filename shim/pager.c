@@ -1,0 +1,601 @@
+#include "pager.h"
+
+#include <stdlib.h>
+
+#include "block.h"
+#include "chunk_pool.h"
+#include "driver.h"
+#include "host_pool.h"
+#include "stream.h"
+
+/* Copies in flight a direction: enough to keep the engine busy, few enough that an operation's own
+ * pages, which go last, are not far behind. */
+#define VM_FLIGHTS_MAX 6u
+/* Bytes that share one event. */
+#define VM_RUN_BYTES (UINT64_C(32) << 20)
+
+/* ---- queues ---------------------------------------------------------------------------------- */
+
+static int queue_push(struct vm_queue *q, uint64_t page, uint64_t g)
+{
+    if (q->count == q->cap) {
+        size_t cap = q->cap ? q->cap * 2 : 256;
+        uint64_t *p = malloc(cap * sizeof *p), *h = malloc(cap * sizeof *h);
+        if (!p || !h) {
+            free(p);
+            free(h);
+            return VM_ENOMEM;
+        }
+        for (size_t i = 0; i < q->count; i++) {
+            p[i] = q->items[(q->head + i) % q->cap];
+            h[i] = q->g[(q->head + i) % q->cap];
+        }
+        free(q->items);
+        free(q->g);
+        q->items = p;
+        q->g = h;
+        q->head = 0;
+        q->cap = cap;
+    }
+    size_t at = (q->head + q->count++) % q->cap;
+    q->items[at] = page;
+    q->g[at] = g;
+    return 0;
+}
+
+static void queue_pop(struct vm_queue *q)
+{
+    q->head = (q->head + 1) % q->cap;
+    q->count--;
+}
+
+static int flight_push(struct vm_flights *f, CUevent event, uint64_t page, uint32_t npages)
+{
+    if (f->count == f->cap) {
+        size_t cap = f->cap ? f->cap * 2 : 32;
+        struct vm_flight *p = malloc(cap * sizeof *p);
+        if (!p)
+            return VM_ENOMEM;
+        for (size_t i = 0; i < f->count; i++)
+            p[i] = f->items[(f->head + i) % f->cap];
+        free(f->items);
+        f->items = p;
+        f->head = 0;
+        f->cap = cap;
+    }
+    f->items[(f->head + f->count++) % f->cap] = (struct vm_flight){event, page, npages};
+    return 0;
+}
+
+static uint32_t run_limit(const struct vm_device *d)
+{
+    uint64_t n = VM_RUN_BYTES >> d->page_shift;
+    return n < 1 ? 1 : n > 64 ? 64 : (uint32_t)n;
+}
+
+/* ---- mapping --------------------------------------------------------------------------------- */
+
+static CUresult set_access(struct vm_device *d, uint64_t page, uint64_t n, CUmemAccess_flags flags)
+{
+    CUmemAccessDesc desc = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = d->ordinal},
+                            .flags = flags};
+    return vm_drv.p_cuMemSetAccess(vm_page_addr(d, page), n << d->page_shift, &desc, 1);
+}
+
+/* Unmaps n adjacent mapped pages and frees their chunks. */
+static bool unmap(struct vm_device *d, uint64_t page, uint64_t n, enum vm_page_state state)
+{
+    if (vm_drv.p_cuMemUnmap(vm_page_addr(d, page), n << d->page_shift) != CUDA_SUCCESS) {
+        d->failed_moves++;
+        return false;
+    }
+    for (uint64_t p = page; p < page + n; p++) {
+        vm_chunk_give(d, d->pages[p].chunk);
+        d->pages[p].chunk = VM_NO;
+        vm_page_set_state(d, p, state);
+    }
+    return true;
+}
+
+/* Maps the chunks that n adjacent pages hold and makes them accessible; all or nothing. */
+static CUresult map(struct vm_device *d, uint64_t page, uint64_t n)
+{
+    CUresult r = CUDA_SUCCESS;
+    uint64_t i;
+    for (i = 0; i < n; i++) {
+        struct vm_chunk *c = &d->chunks[d->pages[page + i].chunk];
+        r = vm_drv.p_cuMemMap(vm_page_addr(d, page + i), d->page_bytes, 0, c->handle, 0);
+        if (r != CUDA_SUCCESS)
+            break;
+    }
+    if (r == CUDA_SUCCESS)
+        r = set_access(d, page, n, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    if (r != CUDA_SUCCESS) {
+        if (i > 0)
+            vm_drv.p_cuMemUnmap(vm_page_addr(d, page), i << d->page_shift);
+        d->failed_moves++;
+    }
+    return r;
+}
+
+static int take_chunk(struct vm_device *d, uint64_t page)
+{
+    uint32_t c;
+    if (vm_chunk_take(d, &c) != 0)
+        return VM_NOTFOUND;
+    d->chunks[c].page = page;
+    d->pages[page].chunk = c;
+    return 0;
+}
+
+static void return_chunk(struct vm_device *d, uint64_t page)
+{
+    vm_chunk_give(d, d->pages[page].chunk);
+    d->pages[page].chunk = VM_NO;
+}
+
+static void forget_host(struct vm_device *d, uint64_t page)
+{
+    struct vm_page *pg = &d->pages[page];
+    if (pg->host != VM_NO)
+        vm_host_slot_give(d, pg->host);
+    pg->host = VM_NO;
+    pg->copied_g = 0;
+}
+
+/* ---- out ------------------------------------------------------------------------------------- */
+
+int vm_pager_out(struct vm_device *d, uint64_t page, uint64_t g, bool drop)
+{
+    struct vm_page *pg = &d->pages[page];
+    if (pg->state != VM_PG_RESIDENT)
+        return 0;
+    if (queue_push(&d->out_wait, page, g) != 0)
+        return VM_ENOMEM;
+    pg->out_g = g;
+    if (drop)
+        pg->flags |= VM_PGF_DROP;
+    else
+        pg->flags &= (uint8_t)~VM_PGF_DROP;
+    vm_page_set_state(d, page, VM_PG_WAIT_OUT);
+    return 0;
+}
+
+/* A clean page that is resident can do without its host copy. */
+static bool steal_host_slot(struct vm_device *d, uint32_t *slot)
+{
+    for (uint32_t c = 0; c < d->nchunks; c++) {
+        uint64_t p = d->chunks[c].page;
+        if (p == UINT64_MAX || d->pages[p].host == VM_NO || d->pages[p].state != VM_PG_RESIDENT)
+            continue;
+        *slot = d->pages[p].host;
+        d->pages[p].host = VM_NO;
+        d->pages[p].copied_g = 0;
+        return true;
+    }
+    return false;
+}
+
+static bool get_host_slot(struct vm_device *d, uint64_t page)
+{
+    struct vm_page *pg = &d->pages[page];
+    if (pg->host != VM_NO)
+        return true;
+    uint32_t slot;
+    if (vm_host_slot_take(d, &slot) != 0 && !steal_host_slot(d, &slot))
+        return false;
+    pg->host = slot;
+    return true;
+}
+
+enum leaving { LEAVE_STALE, LEAVE_CANCEL, LEAVE_BARE, LEAVE_COPY };
+
+/* What the head of the queue comes to, now that its frontier is reached. */
+static enum leaving judge(struct vm_device *d, uint64_t page, uint64_t g)
+{
+    struct vm_page *pg = &d->pages[page];
+    if (pg->state != VM_PG_WAIT_OUT || pg->out_g != g)
+        return LEAVE_STALE;
+    if (vm_page_pinned(d, page))
+        return LEAVE_CANCEL;
+    if (!vm_page_matters(d, page) || (pg->flags & VM_PGF_DROP))
+        return LEAVE_BARE;
+    if (pg->host != VM_NO && pg->copied_g >= vm_page_written(d, page))
+        return LEAVE_BARE;
+    return get_host_slot(d, page) ? LEAVE_COPY : LEAVE_CANCEL;
+}
+
+/* Dead, dropped or clean: no copy. */
+static void leave_bare(struct vm_device *d, uint64_t page)
+{
+    struct vm_page *pg = &d->pages[page];
+    bool matters = vm_page_matters(d, page), drop = (pg->flags & VM_PGF_DROP) != 0;
+    if (!unmap(d, page, 1, matters && !drop ? VM_PG_AWAY : VM_PG_EMPTY)) {
+        vm_page_set_state(d, page, VM_PG_RESIDENT);
+        return;
+    }
+    if (drop && matters) {
+        pg->flags |= VM_PGF_LOST;
+        d->dropped_bytes += d->page_bytes;
+    }
+    if (pg->state == VM_PG_EMPTY)
+        forget_host(d, page);
+}
+
+static CUresult copy_out(struct vm_device *d, uint64_t page, uint64_t n)
+{
+    CUresult r = CUDA_SUCCESS;
+    for (uint64_t i = 0, k; i < n && r == CUDA_SUCCESS; i += k) {
+        for (k = 1; i + k < n; k++)
+            if (!vm_host_slots_adjacent(d, d->pages[page + i + k - 1].host, d->pages[page + i + k].host))
+                break;
+        r = vm_drv.p_cuMemcpyDtoHAsync_v2(vm_host_slot_addr(d, d->pages[page + i].host),
+                                          vm_page_addr(d, page + i), k << d->page_shift,
+                                          d->out_stream);
+    }
+    return r;
+}
+
+/* Starts the copies of n adjacent pages whose frontier is reached. */
+static void leave_copy(struct vm_device *d, uint64_t page, uint32_t n)
+{
+    CUevent e = vm_event_take(d);
+    CUresult r = e ? set_access(d, page, n, CU_MEM_ACCESS_FLAGS_PROT_READ) : CUDA_ERROR_UNKNOWN;
+    if (r == CUDA_SUCCESS)
+        r = copy_out(d, page, n);
+    if (r == CUDA_SUCCESS)
+        r = vm_drv.p_cuEventRecord(e, d->out_stream);
+    if (r == CUDA_SUCCESS && flight_push(&d->out_flight, e, page, n) != 0)
+        r = CUDA_ERROR_UNKNOWN;
+    for (uint64_t p = page; p < page + n; p++) {
+        struct vm_page *pg = &d->pages[p];
+        if (r == CUDA_SUCCESS) {
+            vm_page_set_state(d, p, VM_PG_LEAVING);
+            pg->copied_g = vm_page_written(d, p);
+        } else {
+            vm_page_set_state(d, p, VM_PG_RESIDENT);
+            pg->copied_g = 0; /* the slot may be half written */
+        }
+    }
+    if (r == CUDA_SUCCESS) {
+        d->out_bytes += (uint64_t)n << d->page_shift;
+        return;
+    }
+    d->failed_moves++;
+    set_access(d, page, n, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    vm_event_give(d, e);
+}
+
+static bool pump_out_wait(struct vm_device *d)
+{
+    bool moved = false;
+    struct vm_queue *q = &d->out_wait;
+    while (q->count > 0 && d->out_flight.count < VM_FLIGHTS_MAX) {
+        uint64_t page = q->items[q->head], g = q->g[q->head];
+        bool stale = d->pages[page].state != VM_PG_WAIT_OUT || d->pages[page].out_g != g;
+        if (!stale && !vm_streams_reached(d, g))
+            break;
+        enum leaving how = judge(d, page, g);
+        queue_pop(q);
+        moved = true;
+        if (how == LEAVE_CANCEL)
+            vm_page_set_state(d, page, VM_PG_RESIDENT);
+        if (how == LEAVE_BARE)
+            leave_bare(d, page);
+        if (how != LEAVE_COPY)
+            continue;
+        uint32_t n = 1;
+        while (n < run_limit(d) && q->count > 0 && q->items[q->head] == page + n &&
+               q->g[q->head] == g && judge(d, page + n, g) == LEAVE_COPY) {
+            queue_pop(q);
+            n++;
+        }
+        leave_copy(d, page, n);
+    }
+    return moved;
+}
+
+/* The copies of a flight are done. */
+static void landed_out(struct vm_device *d, const struct vm_flight *f)
+{
+    for (uint64_t p = f->page; p < f->page + f->npages;) {
+        struct vm_page *pg = &d->pages[p];
+        bool orphan = (pg->flags & VM_PGF_ORPHAN) != 0;
+        if (orphan) {
+            pg->flags &= (uint8_t)~VM_PGF_ORPHAN;
+            forget_host(d, p);
+        }
+        if (pg->state != VM_PG_LEAVING) { /* called back meanwhile */
+            p++;
+            continue;
+        }
+        uint64_t n = 1;
+        while (!orphan && p + n < f->page + f->npages && d->pages[p + n].state == VM_PG_LEAVING &&
+               !(d->pages[p + n].flags & VM_PGF_ORPHAN))
+            n++;
+        if (!unmap(d, p, n, orphan ? VM_PG_EMPTY : VM_PG_AWAY)) {
+            set_access(d, p, n, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+            for (uint64_t i = 0; i < n; i++)
+                vm_page_set_state(d, p + i, VM_PG_RESIDENT);
+        }
+        p += n;
+    }
+}
+
+/* ---- in -------------------------------------------------------------------------------------- */
+
+int vm_pager_in(struct vm_device *d, uint64_t page)
+{
+    struct vm_page *pg = &d->pages[page];
+    if (pg->flags & VM_PGF_WANT_IN)
+        return 0;
+    if (queue_push(&d->in_wait, page, 0) != 0)
+        return VM_ENOMEM;
+    pg->flags |= VM_PGF_WANT_IN;
+    return 0;
+}
+
+/* The page is away: its copy starts if there is a chunk. */
+static int start_in(struct vm_device *d, uint64_t page, CUresult *error)
+{
+    struct vm_page *pg = &d->pages[page];
+    if (take_chunk(d, page) != 0)
+        return VM_NOTFOUND;
+    CUevent e = vm_event_take(d);
+    CUresult r = e ? vm_drv.p_cuMemcpyHtoDAsync_v2(d->chunks[pg->chunk].alias,
+                                                   vm_host_slot_addr(d, pg->host), d->page_bytes,
+                                                   d->in_stream)
+                   : CUDA_ERROR_OUT_OF_MEMORY;
+    if (r == CUDA_SUCCESS)
+        r = vm_drv.p_cuEventRecord(e, d->in_stream);
+    if (r == CUDA_SUCCESS && flight_push(&d->in_flight, e, page, 1) != 0)
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    if (r != CUDA_SUCCESS) {
+        vm_event_give(d, e);
+        return_chunk(d, page);
+        d->failed_moves++;
+        *error = r;
+        return VM_EIO;
+    }
+    vm_page_set_state(d, page, VM_PG_COMING);
+    d->in_bytes += d->page_bytes;
+    return 0;
+}
+
+static bool pump_in_wait(struct vm_device *d)
+{
+    bool moved = false;
+    struct vm_queue *q = &d->in_wait;
+    while (q->count > 0 && d->in_flight.count < VM_FLIGHTS_MAX) {
+        uint64_t page = q->items[q->head];
+        struct vm_page *pg = &d->pages[page];
+        if ((pg->flags & VM_PGF_WANT_IN) && pg->state == VM_PG_AWAY) {
+            if (vm_chunks_available(d) <= d->claim)
+                break;
+            CUresult ignored;
+            if (start_in(d, page, &ignored) != 0)
+                break;
+        } else if ((pg->flags & VM_PGF_WANT_IN) && pg->state == VM_PG_LEAVING) {
+            break; /* not gone yet: its turn comes when it is */
+        }
+        pg->flags &= (uint8_t)~VM_PGF_WANT_IN;
+        queue_pop(q);
+        moved = true;
+    }
+    return moved;
+}
+
+/* Adjacent pages that came together are mapped one by one and made accessible in one call. */
+static void landed_in(struct vm_device *d, uint64_t page, uint64_t n)
+{
+    for (uint64_t p = page; p < page + n; p++)
+        if (d->pages[p].flags & VM_PGF_ORPHAN) {
+            d->pages[p].flags &= (uint8_t)~VM_PGF_ORPHAN;
+            return_chunk(d, p);
+            vm_page_set_state(d, p, VM_PG_EMPTY);
+            forget_host(d, p);
+        }
+    for (uint64_t p = page, k; p < page + n; p += k) {
+        for (k = 0; p + k < page + n && d->pages[p + k].state == VM_PG_COMING; k++)
+            ;
+        if (k == 0) {
+            k = 1;
+            continue;
+        }
+        bool ok = map(d, p, k) == CUDA_SUCCESS;
+        for (uint64_t i = p; i < p + k; i++) {
+            if (!ok)
+                return_chunk(d, i);
+            vm_page_set_state(d, i, ok ? VM_PG_RESIDENT : VM_PG_AWAY);
+        }
+    }
+}
+
+/* ---- the pump -------------------------------------------------------------------------------- */
+
+static bool flight_done(struct vm_device *d, const struct vm_flights *f)
+{
+    if (f->count == 0)
+        return false;
+    CUresult r = vm_drv.p_cuEventQuery(f->items[f->head].event);
+    if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY)
+        d->broken = r;
+    return r == CUDA_SUCCESS;
+}
+
+static struct vm_flight flight_pop(struct vm_device *d, struct vm_flights *f)
+{
+    struct vm_flight fl = f->items[f->head];
+    f->head = (f->head + 1) % f->cap;
+    f->count--;
+    vm_event_give(d, fl.event);
+    return fl;
+}
+
+static bool pump_flights(struct vm_device *d)
+{
+    bool moved = false;
+    while (flight_done(d, &d->out_flight)) {
+        struct vm_flight f = flight_pop(d, &d->out_flight);
+        landed_out(d, &f);
+        moved = true;
+    }
+    while (flight_done(d, &d->in_flight)) {
+        struct vm_flight f = flight_pop(d, &d->in_flight);
+        uint64_t n = f.npages;
+        while (d->in_flight.count > 0 && d->in_flight.items[d->in_flight.head].page == f.page + n &&
+               flight_done(d, &d->in_flight)) {
+            f.npages = flight_pop(d, &d->in_flight).npages;
+            n += f.npages;
+        }
+        landed_in(d, f.page, n);
+        moved = true;
+    }
+    return moved;
+}
+
+bool vm_pager_busy(const struct vm_device *d)
+{
+    return d->out_wait.count > 0 || d->out_flight.count > 0 || d->in_flight.count > 0 ||
+           d->in_wait.count > 0;
+}
+
+bool vm_pager_pump(struct vm_device *d)
+{
+    if (!vm_pager_busy(d) || d->broken != CUDA_SUCCESS)
+        return false;
+    bool moved = pump_flights(d);
+    moved |= pump_out_wait(d);
+    moved |= pump_in_wait(d);
+    return moved;
+}
+
+/* ---- one page for an operation --------------------------------------------------------------- */
+
+/* Its copy out is in flight: it stays, and a writer waits for the copy on the device. */
+static int call_back(struct vm_device *d, uint64_t page, struct vm_stream *s, bool writes,
+                     CUresult *error)
+{
+    CUresult r = set_access(d, page, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    for (size_t i = 0; i < d->out_flight.count && r == CUDA_SUCCESS && writes; i++) {
+        const struct vm_flight *f = &d->out_flight.items[(d->out_flight.head + i) % d->out_flight.cap];
+        if (page >= f->page && page < f->page + f->npages)
+            r = vm_drv.p_cuStreamWaitEvent(s->handle, f->event, 0);
+    }
+    if (r != CUDA_SUCCESS) {
+        *error = r;
+        return VM_EIO;
+    }
+    vm_page_set_state(d, page, VM_PG_RESIDENT);
+    return 0;
+}
+
+static int fill_empty(struct vm_device *d, uint64_t page, CUresult *error)
+{
+    if (take_chunk(d, page) != 0)
+        return VM_NOTFOUND;
+    CUresult r = map(d, page, 1);
+    if (r != CUDA_SUCCESS) {
+        return_chunk(d, page);
+        *error = r;
+        return VM_EIO;
+    }
+    vm_page_set_state(d, page, VM_PG_RESIDENT);
+    return 0;
+}
+
+int vm_pager_step(struct vm_device *d, uint64_t page, struct vm_stream *s, bool overwritten,
+                  bool writes, CUresult *error)
+{
+    struct vm_page *pg = &d->pages[page];
+    int r;
+    switch ((enum vm_page_state)pg->state) {
+    case VM_PG_RESIDENT:
+        return 0;
+    case VM_PG_WAIT_OUT:
+        vm_page_set_state(d, page, VM_PG_RESIDENT);
+        return 0;
+    case VM_PG_LEAVING:
+        return call_back(d, page, s, writes, error);
+    case VM_PG_COMING:
+        return VM_PAGE_WAIT;
+    case VM_PG_AWAY:
+        if (!overwritten) {
+            r = start_in(d, page, error);
+            return r == 0 ? VM_PAGE_WAIT : r;
+        }
+        vm_page_set_state(d, page, VM_PG_EMPTY);
+        forget_host(d, page);
+        return fill_empty(d, page, error);
+    case VM_PG_EMPTY:
+        if ((pg->flags & VM_PGF_LOST) && !overwritten)
+            return VM_PAGE_LOST;
+        r = fill_empty(d, page, error);
+        if (r == 0)
+            pg->flags &= (uint8_t)~VM_PGF_LOST;
+        return r;
+    }
+    return VM_EINVAL;
+}
+
+/* ---- choosing what leaves -------------------------------------------------------------------- */
+
+uint64_t vm_pager_leaving(const struct vm_device *d)
+{
+    uint64_t n = d->out_wait.count;
+    for (size_t i = 0; i < d->out_flight.count; i++)
+        n += d->out_flight.items[(d->out_flight.head + i) % d->out_flight.cap].npages;
+    return n;
+}
+
+struct victim {
+    uint64_t rank, page; /* lower leaves first */
+};
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct victim *x = a, *y = b;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    return x->page < y->page ? -1 : x->page > y->page;
+}
+
+/* Dead pages, oldest first; then contents: the farthest next use, or the least recently used. */
+static uint64_t rank_of(struct vm_device *d, uint64_t page)
+{
+    const uint64_t content = UINT64_C(1) << 62, certain = UINT64_C(1) << 61;
+    uint64_t next;
+    if (!vm_page_matters(d, page) && d->pages[page].live == 0)
+        return d->pages[page].fence_g;
+    if (d->next_use && d->next_use(d, page, &next))
+        return content + (next < certain ? certain - next : 0);
+    return content + certain + vm_page_touched(d, page);
+}
+
+uint64_t vm_pager_evict(struct vm_device *d, uint64_t n)
+{
+    if (d->cap_scratch < d->nchunks) {
+        struct victim *p = realloc(d->scratch, d->cap_chunks * sizeof *p);
+        if (!p)
+            return 0;
+        d->scratch = p;
+        d->cap_scratch = d->cap_chunks;
+    }
+    struct victim *v = d->scratch;
+    uint64_t nv = 0, sent = 0;
+    for (uint32_t c = 0; c < d->nchunks; c++) {
+        uint64_t p = d->chunks[c].page;
+        if (p == UINT64_MAX || d->pages[p].state != VM_PG_RESIDENT || vm_page_pinned(d, p))
+            continue;
+        v[nv++] = (struct victim){rank_of(d, p), p};
+    }
+    if (nv > n)
+        qsort(v, nv, sizeof *v, by_rank);
+    for (uint64_t i = 0; i < nv && sent < n; i++)
+        if (vm_pager_out(d, v[i].page, vm_page_touched(d, v[i].page), false) == 0)
+            sent++;
+    d->demand_moves += sent;
+    if (sent > 0)
+        d->pressure = true;
+    return sent;
+}
