@@ -76,7 +76,7 @@ struct vm_block {
     uint32_t plan_block;  /* index in the current plan, VM_NONE if it is not in it */
     uint64_t touch_g, write_g, born_g;
     uint64_t fence_g; /* operations up to here may still use what lived in its place before */
-    bool live, small, dead, regenerating;
+    bool live, small, dead, kept, escaped, regenerating;
     vmem_regenerate_fn regenerate;
     void *regenerate_user;
     uint64_t regenerate_ns;
@@ -141,21 +141,24 @@ struct vm_host_pool {
 
 struct vm_recorder;
 struct vm_executor;
+struct vm_replan;
 
 struct vm_device {
     pthread_mutex_t lock;
     CUdevice ordinal;
     CUcontext ctx;   /* the pager's streams and events live here */
-    bool ready;      /* address space reserved, streams made     */
+    bool unserved;   /* could not be made ready: forward everything */
     CUresult broken; /* sticky error of the device: forward everything */
 
     uint64_t page_bytes, granularity;
     unsigned page_shift;
     CUdeviceptr base;
     uint64_t reserved_bytes, npages;
+    uint64_t pool_first, pool_next; /* pages for planned pools: the upper half of the space */
     CUdeviceptr alias_base;
     uint64_t total_bytes; /* of the card */
     uint64_t budget_bytes;
+    bool budget_set; /* by the user: the program sees it as the card's size */
     uint64_t max_chunks;  /* of the budget */
 
     struct vm_page *pages;
@@ -196,8 +199,11 @@ struct vm_device {
     struct vm_flights out_flight, in_flight;
     struct vm_queue in_wait;  /* pages to bring back, in order */
 
-    uint64_t g; /* operations seen */
-    bool pressure; /* something had to leave: from now on every operation leaves a tick */
+    uint64_t g;       /* operations issued so far */
+    unsigned captures; /* stream captures that are open */
+    unsigned entered; /* operations between before and after */
+    bool pressure;    /* something had to leave: from now on every operation leaves a tick */
+    uint64_t float_chunks; /* chunks that demand paging tries to keep free */
 
     /* what `vmem_get_stats`, the statistics file and the log report */
     uint64_t block_bytes, peak_block_bytes;
@@ -210,8 +216,10 @@ struct vm_device {
     /* The plan's answer to "how many operations until this page is used"; false: it does not know. */
     bool (*next_use)(struct vm_device *d, uint64_t page, uint64_t *next);
 
+    struct vm_machine link; /* speeds and costs as measured; zero until then */
     struct vm_recorder *recorder;
     struct vm_executor *executor;
+    struct vm_replan *replan; /* a plan in the making, or NULL */
 };
 
 static inline uint64_t vm_page_of(const struct vm_device *d, CUdeviceptr p)
@@ -238,10 +246,26 @@ static inline bool vm_page_is_shared(const struct vm_page *pg)
 /* The devices the runtime serves, by ordinal; entries are made on first use and never freed. */
 extern struct vm_device *vm_devices[VM_MAX_DEVICES];
 
+/* Gives the processor away for a moment, longer the more often it was called in a row. Call without
+ * the lock. */
+void vm_nap(unsigned times);
+
 /* Device of the current context, made ready on first use; NULL when it cannot be served (the caller
  * then forwards). Takes and releases the device's lock. */
 struct vm_device *vm_device_current(void);
 /* The ready device whose reservation holds p, or NULL. No lock needed. */
 struct vm_device *vm_device_of(CUdeviceptr p);
+/* The device an operation without addresses of ours belongs to: the only one, or the current
+ * context's if it is ready; NULL if none. */
+struct vm_device *vm_device_default(void);
+
+/* Makes the device's own context current for the pager's calls if it is not; undo with vm_ctx_leave. */
+/* Is it a simulated GPU? By the name it gives itself. */
+bool vm_device_simulated(const struct vm_device *d);
+/* The context is being destroyed: nothing of its device is served any more. */
+void vm_device_forget(CUcontext ctx);
+
+bool vm_ctx_enter(struct vm_device *d);
+void vm_ctx_leave(bool pushed);
 
 #endif

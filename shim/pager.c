@@ -504,6 +504,33 @@ static int fill_empty(struct vm_device *d, uint64_t page, CUresult *error)
     return 0;
 }
 
+uint64_t vm_pager_fill(struct vm_device *d, uint64_t page, uint64_t n)
+{
+    uint64_t without = 0;
+    for (uint64_t p = page, k; p < page + n; p += k ? k : 1) {
+        for (k = 0; p + k < page + n; k++) {
+            struct vm_page *pg = &d->pages[p + k];
+            if (pg->state != VM_PG_EMPTY || (pg->flags & VM_PGF_LOST))
+                break;
+            if (take_chunk(d, p + k) != 0)
+                break;
+        }
+        if (k == 0) {
+            without += d->pages[p].state != VM_PG_RESIDENT;
+            continue;
+        }
+        bool ok = map(d, p, k) == CUDA_SUCCESS;
+        for (uint64_t i = p; i < p + k; i++) {
+            if (ok)
+                vm_page_set_state(d, i, VM_PG_RESIDENT);
+            else
+                return_chunk(d, i);
+        }
+        without += ok ? 0 : k;
+    }
+    return without;
+}
+
 int vm_pager_step(struct vm_device *d, uint64_t page, struct vm_stream *s, bool overwritten,
                   bool writes, CUresult *error)
 {

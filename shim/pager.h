@@ -17,6 +17,9 @@
 int vm_pager_out(struct vm_device *d, uint64_t page, uint64_t g, bool drop);
 /* The page is to come back when its turn comes. 0 or VM_ENOMEM. */
 int vm_pager_in(struct vm_device *d, uint64_t page);
+/* Gives empty pages among n from `page` on chunks that are free or may still be made; the number that
+ * stayed without. A run of pages is made accessible in one call. */
+uint64_t vm_pager_fill(struct vm_device *d, uint64_t page, uint64_t n);
 /* Works off what is due; true if anything moved on. */
 bool vm_pager_pump(struct vm_device *d);
 /* Is anything under way or waiting? */

@@ -73,7 +73,8 @@ struct vm_op {
         uint8_t mode;    /* enum vm_mode bits                    */
         uint8_t role;    /* enum vm_role                         */
         uint8_t device;  /* ordinal of the device that owns it   */
-        uint8_t scanned; /* found by vm_op_scan, not stated      */
+        uint8_t scanned : 1;     /* found by vm_op_scan, not stated        */
+        uint8_t regenerates : 1; /* this operation had its block made anew */
     } *acc, inline_acc[VM_OP_INLINE_ACCESSES];
     unsigned nacc, cap;
     uint8_t layer, flags; /* filled in from the library call in progress */
@@ -83,6 +84,7 @@ struct vm_op {
     CUevent start;        /* timing, NULL if not sampled */
     bool per_thread;
     bool lost;            /* an access could not be noted: out of host memory */
+    bool captured;        /* goes into a graph, is not issued */
     bool entered;
 };
 
@@ -146,16 +148,15 @@ void vm_rt_poke(void);
 
 /* ---- capture and graphs ---------------------------------------------------------------------- */
 
-/* A capture begins on `s` (after success) / ended. While any capture is open the runtime records and
- * moves nothing on that thread, and blocks touched are pinned to `s`'s capture. */
+/* A capture begins on `s` (after success) / ended. While one is open the runtime records and moves
+ * nothing by itself. A graph bakes addresses in, and nobody tells when its last executable is gone
+ * for good: every block that is named in a capture or by a graph's node stays on the device until the
+ * program frees it. */
 void vm_rt_capture_begin(CUstream s);
 void vm_rt_capture_end(CUstream s, CUgraph graph);
 bool vm_rt_capturing(CUstream s);
-/* A node of `graph` names this address / the executable made from a graph / either goes. */
+/* A node of `graph` names this address. */
 void vm_rt_graph_names(CUgraph graph, CUdeviceptr p);
-void vm_rt_graph_instantiated(CUgraphExec exec, CUgraph graph);
-void vm_rt_graph_gone(CUgraph graph);
-void vm_rt_graph_exec_gone(CUgraphExec exec);
 
 /* ---- the program's own words (include/vmem.h) ------------------------------------------------ */
 

@@ -108,7 +108,7 @@ void vm_stream_issued(struct vm_stream *s, uint64_t g)
 
 int vm_stream_tick(struct vm_device *d, struct vm_stream *s)
 {
-    if (s->capturing || s->gone || s->last_g <= s->done_g)
+    if (s->gone || s->last_g <= s->done_g || vm_stream_is_capturing(d, s))
         return 0;
     if (s->count > 0 && tick_at(s, s->count - 1)->g >= s->last_g)
         return 0;

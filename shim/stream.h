@@ -24,6 +24,9 @@ void vm_streams_idle(struct vm_device *d, uint64_t g);
 /* Last operation whose result the host may be looking at without a further call; 0 if all are done. */
 uint64_t vm_streams_host_visible(struct vm_device *d);
 
+/* Does what is issued on s go into a graph? Asks the driver only while a capture is open. */
+bool vm_stream_is_capturing(struct vm_device *d, struct vm_stream *s);
+
 /* Spare events without timing. NULL when the driver has none. */
 CUevent vm_event_take(struct vm_device *d);
 void vm_event_give(struct vm_device *d, CUevent e);

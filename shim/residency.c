@@ -1,0 +1,163 @@
+#include "residency.h"
+
+#include "block.h"
+#include "chunk_pool.h"
+#include "executor.h"
+#include "hints.h"
+#include "log.h"
+#include "pager.h"
+#include "stream.h"
+
+static void pause_unlocked(struct vm_device *d, unsigned times)
+{
+    pthread_mutex_unlock(&d->lock);
+    vm_nap(times);
+    pthread_mutex_lock(&d->lock);
+}
+
+/* What one pass over an operation's pages found. */
+struct pass {
+    uint64_t missing; /* chunks wanted and not to be had */
+    bool waiting;     /* copies under way                */
+    CUresult error;
+    uint32_t lost;    /* block whose contents were dropped, VM_NO: none */
+};
+
+static void pass_block(struct vm_device *d, const struct vm_op_access *a, struct vm_stream *s,
+                       struct pass *p)
+{
+    const struct vm_block *b = &d->blocks[a->block];
+    bool write = (a->mode & VM_WRITE) != 0;
+    /* Only of pages that hold nothing else may the old contents be given up. */
+    bool overwritten = (a->mode & VM_TOTAL) != 0 || b->regenerating || b->write_g == 0;
+    if (vm_block_resident(d, b))
+        return;
+    if (vm_pager_fill(d, b->first, b->last - b->first + 1) == 0)
+        return;
+    for (uint64_t page = b->first; page <= b->last && p->error == CUDA_SUCCESS; page++) {
+        struct vm_page *pg = &d->pages[page];
+        if (pg->state == VM_PG_RESIDENT)
+            continue;
+        bool whole = overwritten && !vm_page_is_shared(pg);
+        int r = vm_pager_step(d, page, s, whole, write, &p->error);
+        if (r == VM_NOTFOUND)
+            p->missing++;
+        else if (r == VM_PAGE_WAIT)
+            p->waiting = true;
+        else if (r == VM_PAGE_LOST)
+            p->lost = a->block;
+    }
+}
+
+static uint64_t pages_of_op(const struct vm_device *d, const struct vm_op *op)
+{
+    uint64_t n = 0;
+    for (unsigned i = 0; i < op->nacc; i++) {
+        const struct vm_block *b = &d->blocks[op->acc[i].block];
+        n += b->last - b->first + 1;
+    }
+    return n;
+}
+
+static CUresult unfit(const struct vm_device *d, const struct vm_op *op)
+{
+    vm_log(OP_UNFIT, op->name ? op->name : "an operation",
+           (unsigned long long)((pages_of_op(d, op) << d->page_shift) >> 10),
+           (unsigned long long)((d->max_chunks << d->page_shift) >> 10));
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Sees to it that enough is leaving; false when nothing more can. */
+static bool send_away(struct vm_device *d, uint64_t missing)
+{
+    uint64_t coming = vm_pager_leaving(d) + vm_chunks_available(d);
+    if (coming >= missing)
+        return true;
+    uint64_t sent = vm_pager_evict(d, missing - coming);
+    return sent > 0 || coming > 0;
+}
+
+static CUresult one_round(struct vm_device *d, struct vm_op *op, struct vm_stream *s, bool *done)
+{
+    struct pass p = {.lost = VM_NO};
+    for (unsigned i = 0; i < op->nacc && p.error == CUDA_SUCCESS; i++)
+        pass_block(d, &op->acc[i], s, &p);
+    if (d->broken != CUDA_SUCCESS)
+        return d->broken;
+    if (p.error != CUDA_SUCCESS)
+        return p.error;
+    if (p.lost != VM_NO && d->blocks[p.lost].regenerate) {
+        d->blocks[p.lost].regenerating = true;
+        return CUDA_SUCCESS;
+    }
+    if (p.lost != VM_NO) {
+        vm_log(CONTENTS_DROPPED, op->name ? op->name : "an operation",
+               (unsigned long long)d->blocks[p.lost].size);
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
+    *done = p.missing == 0 && !p.waiting;
+    d->claim = (uint32_t)p.missing;
+    if (p.missing > 0 && !send_away(d, p.missing) && !p.waiting && d->entered == 0 &&
+        d->in_flight.count == 0)
+        return unfit(d, op);
+    return CUDA_SUCCESS;
+}
+
+static CUresult order(struct vm_device *d, const struct vm_op *op, struct vm_stream *s)
+{
+    CUresult r = CUDA_SUCCESS;
+    for (unsigned i = 0; i < op->nacc && r == CUDA_SUCCESS; i++)
+        r = vm_stream_join(d, s, d->blocks[op->acc[i].block].fence_g);
+    return r;
+}
+
+CUresult vm_make_resident(struct vm_device *d, struct vm_op *op, struct vm_stream *s)
+{
+    unsigned times = 0;
+    while (d->turn) /* another thread's operation is being served: one at a time cannot deadlock */
+        pause_unlocked(d, times++);
+    d->turn = true;
+    bool pushed = vm_ctx_enter(d), done = false;
+    CUresult r = CUDA_SUCCESS;
+    for (times = 0; !done && r == CUDA_SUCCESS;) {
+        r = one_round(d, op, s, &done);
+        if (done || r != CUDA_SUCCESS)
+            break;
+        if (vm_pager_pump(d))
+            times = 0;
+        else
+            pause_unlocked(d, times++);
+    }
+    d->claim = 0;
+    d->turn = false;
+    if (r == CUDA_SUCCESS)
+        r = vm_regenerate(d, op, s);
+    if (r == CUDA_SUCCESS)
+        r = order(d, op, s);
+    vm_ctx_leave(pushed);
+    return r;
+}
+
+void vm_residency_float(struct vm_device *d)
+{
+    if (!d->pressure || d->broken != CUDA_SUCCESS)
+        return;
+    uint64_t soon = vm_pager_leaving(d) + vm_chunks_available(d);
+    if (soon < d->float_chunks)
+        vm_pager_evict(d, d->float_chunks - soon);
+}
+
+uint64_t vm_make_free(struct vm_device *d, uint64_t chunks)
+{
+    unsigned times = 0;
+    bool pushed = vm_ctx_enter(d);
+    while (d->nfree_chunks < chunks && d->broken == CUDA_SUCCESS) {
+        uint64_t coming = vm_pager_leaving(d) + d->nfree_chunks;
+        if (coming < chunks && vm_pager_evict(d, chunks - coming) == 0 && vm_pager_leaving(d) == 0)
+            break;
+        if (!vm_pager_pump(d))
+            pause_unlocked(d, times++);
+    }
+    vm_ctx_leave(pushed);
+    return d->nfree_chunks;
+}

@@ -1,0 +1,18 @@
+/* Making an operation's blocks resident: the law that holds whatever a plan advised. */
+#ifndef VM_SHIM_RESIDENCY_H
+#define VM_SHIM_RESIDENCY_H
+
+#include "device.h"
+
+/* Every page of every block of *op becomes resident and the stream ordered behind whoever used the
+ * memory before. The blocks are pinned already. Called with the lock, which is given up while waiting.
+ * CUDA_ERROR_OUT_OF_MEMORY when the operation's blocks cannot be resident together. */
+CUresult vm_make_resident(struct vm_device *d, struct vm_op *op, struct vm_stream *s);
+
+/* Demand paging keeps a few chunks free ahead of need. */
+void vm_residency_float(struct vm_device *d);
+
+/* Frees `chunks` chunks (waiting if it must, the lock given up meanwhile); the number that is free. */
+uint64_t vm_make_free(struct vm_device *d, uint64_t chunks);
+
+#endif
