@@ -16,6 +16,7 @@
 #include "runtime.h"
 #include "scope.h"
 #include "stream.h"
+#include "trace.h"
 
 /* ---- what the door collects ------------------------------------------------------------------- */
 
