@@ -281,7 +281,7 @@ static void report_unknown(const char *entry, size_t n)
     vm_format(name, sizeof name, "%s", entry);
     if (n < sizeof name)
         name[n] = 0;
-    if (best <= 4)
+    if (n >= 5 && best <= (n - 3) / 3) /* a third of the letters after VMEM_ */
         vm_log(KNOB_UNKNOWN, name, knobs[at].name);
     else
         vm_log(KNOB_UNKNOWN_FAR, name);

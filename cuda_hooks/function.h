@@ -1,0 +1,37 @@
+/* What libvmem knows of a kernel: its name and where its parameters lie.
+ *
+ * Looked up at every launch without a lock; learnt from the driver at a kernel's first launch. */
+#ifndef VM_HOOKS_FUNCTION_H
+#define VM_HOOKS_FUNCTION_H
+
+#include <stdint.h>
+#include "vm_names.h"
+#include "runtime.h"
+
+/* A parameter that can hold an address: aligned words from `skip` on, `bytes` of them in all. */
+struct vm_param_words {
+    uint32_t index; /* in kernelParams */
+    uint16_t skip;
+    uint16_t bytes;
+};
+
+struct vm_function {
+    uint64_t name_hash; /* the same in every run */
+    char *name;
+    uint32_t param_bytes; /* size of the whole parameter block */
+    uint32_t nwords;
+    struct vm_param_words words[];
+};
+
+/* NULL when the driver does not tell (it was logged) or no host memory was left. The answer stays
+ * valid for the life of the process. Thread-safe; takes no lock when the function is known. */
+const struct vm_function *vm_function_of(CUfunction f);
+
+/* A launch's parameters, in either form, handed to vm_op_scan. */
+void vm_function_scan(struct vm_op *op, const struct vm_function *fn, void **params, void **extra);
+
+/* Calls `each` for every aligned word of a launch's parameters: for graph nodes. */
+void vm_function_words(CUfunction f, void **params, void **extra,
+                       void (*each)(void *ctx, CUdeviceptr word), void *ctx);
+
+#endif
