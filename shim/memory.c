@@ -119,6 +119,22 @@ bool vm_rt_range(CUdeviceptr p, CUdeviceptr *base, size_t *bytes)
     return i != VM_NO;
 }
 
+bool vm_rt_owner(CUdeviceptr p, CUcontext *ctx, CUdevice *dev, uint64_t *id)
+{
+    struct vm_device *d = vm_device_of(p);
+    if (!d)
+        return false;
+    pthread_mutex_lock(&d->lock);
+    uint32_t i = vm_block_find(d, p);
+    if (i != VM_NO) {
+        *ctx = d->ctx;
+        *dev = d->ordinal;
+        *id = d->blocks[i].id + 1;
+    }
+    pthread_mutex_unlock(&d->lock);
+    return i != VM_NO;
+}
+
 void vm_rt_mem_info(size_t *free_bytes, size_t *total_bytes)
 {
     struct vm_device *d = vm_device_current();
