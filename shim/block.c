@@ -239,6 +239,10 @@ static bool place_is_free(const struct vm_device *d, const struct span *s)
 static void page_reset(struct vm_device *d, uint64_t page)
 {
     struct vm_page *pg = &d->pages[page];
+    if (!(pg->flags & VM_PGF_KNOWN)) { /* the table comes zeroed, and zero is a chunk */
+        pg->chunk = pg->host = VM_NO;
+        pg->flags |= VM_PGF_KNOWN;
+    }
     pg->touch_g = pg->write_g = pg->copied_g = 0;
     pg->pins = 0;
     pg->flags &= (uint8_t) ~(VM_PGF_LOST | VM_PGF_WANT_IN);

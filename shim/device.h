@@ -41,6 +41,7 @@ enum vm_page_flags {
     VM_PGF_DROP = 4,     /* leaving without a copy: contents are dead or regenerable */
     VM_PGF_LOST = 8,     /* contents were dropped as dead: a read of them is an error */
     VM_PGF_ORPHAN = 16,  /* no live block any more, a copy still in flight           */
+    VM_PGF_KNOWN = 32,   /* a block has lived on it: its fields mean something       */
 };
 
 struct vm_page {
