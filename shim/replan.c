@@ -9,7 +9,7 @@
 #include "config.h"
 #include "executor.h"
 #include "iteration.h"
-#include "link.h"
+#include "link_speed.h"
 #include "log.h"
 #include "policy.h"
 #include "recorder.h"

@@ -1,4 +1,4 @@
-#include "link.h"
+#include "link_speed.h"
 
 #include "chunk_pool.h"
 #include "driver.h"

@@ -1,6 +1,6 @@
 /* The link's speeds and the driver's mapping costs, measured once, when a plan first needs them. */
-#ifndef VM_SHIM_LINK_H
-#define VM_SHIM_LINK_H
+#ifndef VM_SHIM_LINK_SPEED_H
+#define VM_SHIM_LINK_SPEED_H
 
 #include "device.h"
 
