@@ -1,0 +1,228 @@
+/* conv_model.c: what each convolution algorithm does on a shape: arithmetic, traffic, workspace.
+ *
+ * Arithmetic is counted as the algorithm executes it, padding to its tiles included; how near to the
+ * peak it runs is the preset's constant of the class. Sources: implicit and explicit products:
+ * Chetlur et al., "cuDNN: efficient primitives for deep learning" (arXiv 1410.0759); fast Fourier
+ * transforms: Vasilache et al., "Fast convolutional nets with fbfft" (arXiv 1412.7580); minimal
+ * filtering F(2x2,3x3) and F(4x4,3x3): Lavin and Gray, "Fast algorithms for convolutional neural
+ * networks" (arXiv 1509.09308).
+ */
+#include "conv.h"
+
+#include <cudnn.h>
+#include <math.h>
+
+/* The method behind an algorithm of any direction. */
+enum method {
+    METHOD_NONE,
+    METHOD_IMPLICIT,     /* product with indices made on the fly */
+    METHOD_PRECOMP,      /* product with a table of indices      */
+    METHOD_EXPLICIT,     /* columns in the workspace             */
+    METHOD_FFT,
+    METHOD_FFT_TILING,
+    METHOD_WINOGRAD,     /* F(2x2, 3x3) in one kernel            */
+    METHOD_WINOGRAD_NONFUSED,
+};
+
+static const unsigned char fwd_methods[CUDNN_CONVOLUTION_FWD_ALGO_COUNT] = {
+    METHOD_IMPLICIT, METHOD_PRECOMP,    METHOD_EXPLICIT, METHOD_NONE,
+    METHOD_FFT,      METHOD_FFT_TILING, METHOD_WINOGRAD, METHOD_WINOGRAD_NONFUSED,
+};
+static const unsigned char data_methods[CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT] = {
+    METHOD_IMPLICIT,   METHOD_PRECOMP,  METHOD_FFT,
+    METHOD_FFT_TILING, METHOD_WINOGRAD, METHOD_WINOGRAD_NONFUSED,
+};
+static const unsigned char filter_methods[CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT] = {
+    METHOD_IMPLICIT, METHOD_PRECOMP,           METHOD_FFT,        METHOD_EXPLICIT,
+    METHOD_NONE,     METHOD_WINOGRAD_NONFUSED, METHOD_FFT_TILING,
+};
+
+/* The numbers that every formula uses. */
+struct counts {
+    double n, k, c, groups;   /* batch; channels of one group */
+    double out, in, taps;     /* positions, filter positions  */
+    double macs;              /* of the plain algorithm, all groups */
+    double x, y, w;           /* bytes */
+};
+
+static struct counts counts_of(const struct sg_conv_shape *s)
+{
+    struct counts q;
+    q.groups = s->groups;
+    q.n = s->x.dim[0];
+    q.k = (double)s->w.dim[0] / q.groups;
+    q.c = s->w.dim[1];
+    q.out = (double)s->y.dim[2] * s->y.dim[3] * s->y.dim[4];
+    q.in = (double)s->x.dim[2] * s->x.dim[3] * s->x.dim[4];
+    q.taps = (double)s->w.dim[2] * s->w.dim[3] * s->w.dim[4];
+    q.macs = q.groups * q.n * q.k * q.c * q.taps * q.out;
+    q.x = 4.0 * q.n * q.c * q.groups * q.in;
+    q.y = 4.0 * q.n * q.k * q.groups * q.out;
+    q.w = 4.0 * q.k * q.c * q.groups * q.taps;
+    return q;
+}
+
+static double round_up(double v, double to)
+{
+    return ceil(v / to) * to;
+}
+
+/* Multiply-adds of an m x n x k product with its tiles' borders: rows padded to 32, columns to 64, and a
+ * start-up of 16 steps along k. */
+static double product(double m, double n, double k)
+{
+    return round_up(m, 32) * round_up(n, 64) * (k + 16);
+}
+
+static double direct_macs(const struct counts *q, enum sg_conv_dir dir)
+{
+    switch (dir) {
+    case SG_CONV_FWD:
+        return q->groups * product(q->k, q->n * q->out, q->c * q->taps);
+    case SG_CONV_BWD_DATA: /* with strides, only some taps meet each input position */
+        return q->groups * product(q->c, q->n * q->in,
+                                   q->k * fmin(q->taps, q->taps * q->out / q->in));
+    default:
+        return q->groups * product(q->k, q->c * q->taps, q->n * q->out);
+    }
+}
+
+static int class_of(enum sg_conv_dir dir)
+{
+    static const int classes[] = {SIMGPU_CLASS_CONV_FWD, SIMGPU_CLASS_CONV_BWD_DATA,
+                                  SIMGPU_CLASS_CONV_BWD_FILTER};
+    return classes[dir];
+}
+
+static struct sg_conv_model direct(const struct counts *q,
+                                   enum sg_conv_dir dir, enum method m)
+{
+    struct sg_conv_model r = {.supported = 1, .kclass = class_of(dir)};
+    r.flops = 2 * direct_macs(q, dir);
+    r.bytes = q->x + q->y + q->w;
+    if (m == METHOD_IMPLICIT) {
+        r.flops *= 1.25; /* index arithmetic beside the multiply-adds */
+    } else if (m == METHOD_PRECOMP) {
+        r.workspace_bytes = (uint64_t)(8 * (q->c * q->taps + 128));
+        r.bytes += (double)r.workspace_bytes;
+    } else {
+        double columns = 4 * q->c * q->taps * q->out;
+        r.workspace_bytes = (uint64_t)columns;
+        r.bytes += 2 * columns * q->n * q->groups;
+    }
+    return r;
+}
+
+static int unit_steps(const struct sg_conv_shape *s)
+{
+    for (int d = 0; d < 3; d++) {
+        if (s->stride[d] != 1 || s->dilation[d] != 1) {
+            return 0;
+        }
+    }
+    return s->x.dim[2] == 1 && s->w.dim[2] == 1; /* two spatial dimensions */
+}
+
+/* The next length with only small prime factors. */
+static double fft_length(int n)
+{
+    for (;; n++) {
+        int r = n;
+        for (int p = 2; p <= 7; p++) {
+            while (r % p == 0) {
+                r /= p;
+            }
+        }
+        if (r == 1) {
+            return n;
+        }
+    }
+}
+
+static struct sg_conv_model fft(const struct sg_conv_shape *s, const struct counts *q, int tiled)
+{
+    struct sg_conv_model r = {.kclass = SIMGPU_CLASS_CONV_FAST};
+    int fh = s->w.dim[3], fw = s->w.dim[4];
+    if (!unit_steps(s) || s->groups != 1 || fh <= s->pad[1] || fw <= s->pad[2]) {
+        return r;
+    }
+    double h, w, tiles = 1;
+    if (tiled) {
+        if (fh > 16 || fw > 16) {
+            return r;
+        }
+        h = w = 32;
+        tiles = ceil((double)s->y.dim[3] / (h - fh + 1)) * ceil((double)s->y.dim[4] / (w - fw + 1));
+    } else {
+        if (s->x.dim[3] + 2 * s->pad[1] > 256 || s->x.dim[4] + 2 * s->pad[2] > 256) {
+            return r;
+        }
+        h = fft_length(s->x.dim[3] + 2 * s->pad[1]);
+        w = fft_length(s->x.dim[4] + 2 * s->pad[2]);
+    }
+    double points = h * (w / 2 + 1), images = q->n * tiles;
+    double planes = images * (q->c + q->k) + q->k * q->c;
+    r.supported = 1;
+    r.workspace_bytes = (uint64_t)(8 * points * planes);
+    /* complex products (8 flops each) at every frequency, and the real transforms */
+    r.flops = 8 * points * round_up(q->k, 32) * round_up(images, 32) * (q->c + 16) +
+              2.5 * h * w * log2(h * w) * planes;
+    r.bytes = q->x + q->y + q->w + 2.0 * (double)r.workspace_bytes;
+    return r;
+}
+
+static struct sg_conv_model winograd(const struct sg_conv_shape *s, const struct counts *q, int fused)
+{
+    struct sg_conv_model r = {.kclass = SIMGPU_CLASS_CONV_FAST};
+    if (!unit_steps(s) || s->groups != 1 || s->w.dim[3] != 3 || s->w.dim[4] != 3 || s->pad[1] > 2 ||
+        s->pad[2] > 2) {
+        return r;
+    }
+    double m = fused ? 2 : 4, points = (m + 2) * (m + 2);
+    double tiles = q->n * ceil(s->y.dim[3] / m) * ceil(s->y.dim[4] / m);
+    /* additions of the transforms of one tile: input, output, filter (Lavin and Gray, section 4) */
+    double in_adds = fused ? 32 : 156, out_adds = fused ? 24 : 90, filter_ops = fused ? 28 : 72;
+    r.supported = 1;
+    r.flops = 2 * points * round_up(q->k, 32) * round_up(tiles, 32) * (q->c + 8) +
+              tiles * (in_adds * q->c + out_adds * q->k) + filter_ops * q->k * q->c;
+    r.bytes = q->x + q->y + q->w;
+    double spread = 4 * points * (fused ? q->k * q->c : q->k * q->c + tiles * (q->k + q->c));
+    r.workspace_bytes = (uint64_t)spread;
+    r.bytes += 2 * spread;
+    return r;
+}
+
+int sg_conv_algo_count(enum sg_conv_dir dir)
+{
+    static const int counts[] = {CUDNN_CONVOLUTION_FWD_ALGO_COUNT, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT,
+                                 CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT};
+    return counts[dir];
+}
+
+struct sg_conv_model sg_conv_model(const struct sg_conv_shape *s, enum sg_conv_dir dir, int algo)
+{
+    static const unsigned char *const methods[] = {fwd_methods, data_methods, filter_methods};
+    struct sg_conv_model r = {0};
+    struct counts q = counts_of(s);
+    if (algo < 0 || algo >= sg_conv_algo_count(dir)) {
+        return r;
+    }
+    switch (methods[dir][algo]) {
+    case METHOD_NONE:
+        break;
+    case METHOD_FFT:
+    case METHOD_FFT_TILING:
+        r = fft(s, &q, methods[dir][algo] == METHOD_FFT_TILING);
+        break;
+    case METHOD_WINOGRAD:
+    case METHOD_WINOGRAD_NONFUSED:
+        r = winograd(s, &q, methods[dir][algo] == METHOD_WINOGRAD);
+        break;
+    default:
+        r = direct(&q, dir, (enum method)methods[dir][algo]);
+    }
+    if (r.supported && s->beta != 0.0f) {
+        r.bytes += dir == SG_CONV_FWD ? q.y : dir == SG_CONV_BWD_DATA ? q.x : q.w;
+    }
+    return r;
+}
