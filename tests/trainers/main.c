@@ -24,6 +24,7 @@ static const char usage[] =
     "  --device N       (0)\n"
     "  --default-stream use the default stream instead of a stream of our own\n"
     "  --forward        forward passes only, no training\n"
+    "  --sizes          print what the network needs, by its shapes, and train nothing\n"
     "  --quiet          nothing copied back and no events before the end\n";
 
 /* ---- options ---------------------------------------------------------------------------------*/
@@ -62,7 +63,8 @@ static int parse_real(const char *name, const char *text, double *out)
 
 enum {
     O_BATCH, O_ITERS, O_ACCUMULATE, O_SEED, O_DATA, O_ALLOC, O_STEPS, O_SET, O_LR, O_MOMENTUM,
-    O_WORKSPACE, O_DEVICE, O_DEFAULT, O_FORWARD, O_QUIET, O_HELP
+    O_WORKSPACE, O_DEVICE, O_DEFAULT, O_FORWARD, O_SIZES, O_QUIET,
+    O_HELP
 };
 
 static const struct option longs[] = {
@@ -73,7 +75,8 @@ static const struct option longs[] = {
     { "lr", 1, NULL, O_LR },             { "momentum", 1, NULL, O_MOMENTUM },
     { "workspace", 1, NULL, O_WORKSPACE }, { "device", 1, NULL, O_DEVICE },
     { "default-stream", 0, NULL, O_DEFAULT }, { "forward", 0, NULL, O_FORWARD },
-    { "quiet", 0, NULL, O_QUIET },       { "help", 0, NULL, O_HELP },
+    { "sizes", 0, NULL, O_SIZES },       { "quiet", 0, NULL, O_QUIET },
+    { "help", 0, NULL, O_HELP },
     { NULL, 0, NULL, 0 },
 };
 
@@ -100,6 +103,7 @@ static int parse_one(struct tr_options *o, int c)
     case O_DATA: o->data = optarg; return 0;
     case O_DEFAULT: o->default_stream = true; return 0;
     case O_FORWARD: o->forward_only = true; return 0;
+    case O_SIZES: o->sizes = true; return 0;
     case O_QUIET: o->quiet = true; return 0;
     case O_ALLOC:
         o->upfront = strcmp(optarg, "upfront") == 0;
@@ -153,6 +157,10 @@ static int start(struct trainer *t)
     TR_BLAS(t, cublasSetStream(t->blas, t->stream));
     TR_TRY(tr_describe(&t->net, &t->opt));
     TR_TRY(tr_net_finish(t));
+    if (t->opt.sizes) {
+        tr_sizes_print(t);
+        return 0;
+    }
     TR_TRY(tr_data_open(t));
     TR_TRY(tr_params_start(t));
     TR_TRY(tr_memory_start(t));
@@ -278,7 +286,7 @@ int main(int argc, char **argv)
     if (parse_options(&t.opt, argc, argv) != 0)
         return 2;
     int r = start(&t);
-    if (r == 0)
+    if (r == 0 && !t.opt.sizes)
         r = train(&t, &s);
     if (r == 0)
         r = finish(&t);

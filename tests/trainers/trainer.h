@@ -119,7 +119,7 @@ struct tr_options {
     int batch, iters, accumulate, steps, device;
     uint64_t seed, workspace;
     double lr, momentum;
-    bool upfront, quiet, forward_only, default_stream;
+    bool upfront, quiet, forward_only, default_stream, sizes;
     const char *sets[16]; /* NAME=VALUE for the description */
     int nsets;
 };
@@ -258,5 +258,8 @@ int tr_params_start(struct trainer *t);
 int tr_update(struct trainer *t);
 int tr_checksum(struct trainer *t, uint64_t *sum);
 int tr_params_end(struct trainer *t);
+
+/* sizes.c: prints what the network needs, one `key bytes` a line. */
+void tr_sizes_print(const struct trainer *t);
 
 #endif
