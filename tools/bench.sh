@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 build=${VMEM_BUILD_DIR:-build}
 name=${1:-}
 if [ -z "$name" ] || [ ! -e "tests/bench/$name.py" ]; then
-    echo "usage: tools/bench.sh NAME [args]; NAME is one of: $(cd tests/bench && ls ./*.py | sed -n 's/^\.\/\(.*\)\.py$/\1/p' | grep -v '^benchlib$' | tr '\n' ' ')" >&2
+    echo "usage: tools/bench.sh NAME [args]; NAME is one of: $(cd tests/bench && ls ./*.py | sed -n 's/^\.\/\(.*\)\.py$/\1/p' | grep -v 'lib$' | tr '\n' ' ')" >&2
     exit 2
 fi
 shift

@@ -24,7 +24,7 @@ struct line {
 struct scope {
     struct scope *up;
     int nvars;
-    char name[MAX_VARS][TR_NAME], value[MAX_VARS][WORD];
+    char name[MAX_VARS][WORD], value[MAX_VARS][WORD];
 };
 
 struct mark {
@@ -67,7 +67,7 @@ static int define(struct reader *r, struct scope *s, const char *name, const cha
 {
     if (s->nvars == MAX_VARS)
         return bad(r, "too many names, at", name);
-    snprintf(s->name[s->nvars], TR_NAME, "%s", name);
+    snprintf(s->name[s->nvars], WORD, "%s", name);
     snprintf(s->value[s->nvars++], WORD, "%s", value);
     return 0;
 }
@@ -592,7 +592,7 @@ static int run_statement(struct reader *r)
 
 static int run_line(struct reader *r, int *i, int to, struct scope *s)
 {
-    char words[MAX_WORDS][WORD];
+    char words[MAX_WORDS][WORD] = { { 0 } };
     const struct line *l = &r->lines[*i];
     int end = 0;
     r->at = l;

@@ -1,0 +1,136 @@
+"""VGG-16 with batch 256 on a 12 GiB card: bare, on a card of the same speed with memory enough (the
+oracle), and under libvmem.so. On a machine with a real GPU it runs there instead, with a budget that
+does not fit. Writes build/bench/demo.json."""
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+
+import benchlib
+import trainerlib
+
+GIB = trainerlib.GIB
+COLUMNS = [("card", "card", ""), ("policy", "policy", ""), ("budget_bytes", "budget B", ","),
+           ("bare", "bare", ""), ("oracle_ms", "oracle ms", ".1f"), ("vmem_ms", "vmem ms", ".1f"),
+           ("slowdown", "slowdown", ".4f"), ("peak_bytes", "peak B", ","),
+           ("out_bytes", "out B/iter", ","), ("in_bytes", "in B/iter", ",")]
+
+
+def planned_ms(run):
+    """Median time of the iterations that followed a plan (the last ones of the run)."""
+    n = min(int(run.stats.get("planned_iterations", 0)), len(run.ms) - 1)
+    return benchlib.median(run.ms[-n:]) if n > 0 else float("nan")
+
+
+def moved(long, short):
+    """Bytes copied out and in by one planned iteration: the difference of two runs that differ only
+    in the number of iterations, so that set-up, the search for the plan and the end cancel."""
+    n = long.iterations - short.iterations
+    return [int((long.stats[k] - short.stats[k]) / n) for k in ("out_bytes", "in_bytes")]
+
+
+def fail(what, run):
+    print(f"demo: {what}: {run.why()}", file=sys.stderr)
+    sys.exit(1)
+
+
+def row(card, policy, bare, oracle_ms, args, **where):
+    """One policy: a run of --iters iterations and a shorter one for the bytes of an iteration."""
+    runs = [trainerlib.train("vgg", *args, "--iters", n, preload=True, VMEM_POLICY=policy, **where)
+            for n in (ITERS, ITERS - 3)]
+    for r, n in zip(runs, (ITERS, ITERS - 3)):
+        if r.rc != 0 or r.iterations != n:
+            fail(f"{policy} on {card}", r)
+    out_bytes, in_bytes = moved(*runs)
+    ms = planned_ms(runs[0])
+    return {"card": card, "policy": policy,
+            "budget_bytes": int(runs[0].stats.get("budget_bytes", 0)), "bare": bare,
+            "oracle_ms": oracle_ms, "vmem_ms": ms, "slowdown": ms / oracle_ms,
+            "peak_bytes": int(runs[0].report.get("peak_physical_bytes",
+                                                 runs[0].stats.get("peak_device_bytes", 0))),
+            "out_bytes": out_bytes, "in_bytes": in_bytes, "iterations": runs[0].iterations,
+            "planned_iterations": int(runs[0].stats.get("planned_iterations", 0))}
+
+
+def oracle(args, **where):
+    r = trainerlib.train("vgg", *args, "--iters", 5, **where)
+    if r.rc != 0:
+        fail("the oracle", r)
+    return benchlib.median(r.ms[1:])
+
+
+def simulated_rows(args, cards):
+    rows = []
+    for card, big in cards:
+        bare = trainerlib.train("vgg", *args, "--iters", 2, preset=card)
+        if not bare.out_of_memory and bare.rc != 0:
+            fail(f"bare on {card}", bare)
+        text = "out of memory" if bare.out_of_memory else f"{benchlib.median(bare.ms):.1f}"
+        ms = oracle(args, preset=big)
+        rows += [row(card, policy, text, ms, args, preset=card) for policy in ("vdnn-all", "auto")]
+    return rows
+
+
+def real_env():
+    """The machine's own libraries instead of the simulated ones."""
+    libs = [p for p in ("/usr/local/cuda/lib64", "/usr/local/cuda/lib",
+                        "/usr/local/cuda/targets/x86_64-linux/lib") if os.path.isdir(p)]
+    return {"LD_LIBRARY_PATH": ":".join(libs + [os.environ.get("LD_LIBRARY_PATH", "")]).rstrip(":")}
+
+
+def real_rows(args):
+    """A real GPU holds this network, so a budget of 12 GiB stands for the small card."""
+    where = {**real_env(), "VMEM_LIBCUDA": "", "SIMGPU_PRESET": None}
+    ms = oracle(args, **where)
+    card = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"],
+                          capture_output=True, text=True).stdout.splitlines()[0]
+    where["VMEM_BUDGET"] = 12 * GIB
+    return [row(card, policy, f"{ms:.1f}", ms, args, **where) for policy in ("vdnn-all", "auto")]
+
+
+def start_ratio(pairs=101):
+    """Median over paired starts of /bin/true: time under LD_PRELOAD over time without."""
+    env = benchlib.sim_env("titanx-12g")
+    under = benchlib.sim_env("titanx-12g", preload=True)
+    ratios = []
+    for i in range(pairs):
+        took = {}
+        for name, e in (("bare", env), ("under", under))[:: 1 if i % 2 else -1]:
+            t = time.perf_counter()
+            subprocess.run(["/bin/true"], env=e, check=True)
+            took[name] = time.perf_counter() - t
+        ratios.append(took["under"] / took["bare"])
+    return benchlib.median(ratios)
+
+
+def has_gpu():
+    try:
+        r = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return r.returncode == 0 and re.search(r"^GPU 0:", r.stdout, re.M) is not None
+
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--iters", type=int, default=10)
+parser.add_argument("--batch", type=int, default=256)
+parser.add_argument("--only", choices=["titanx-12g", "k40-12g"], help="one card only")
+parser.add_argument("--simulated", action="store_true", help="even where there is a real GPU")
+opt = parser.parse_args()
+ITERS = opt.iters
+if ITERS < 8:
+    parser.error("--iters must be at least 8: a plan exists after a few iterations")
+ARGS = ["--batch", opt.batch, "--alloc", "eager"]
+REAL = has_gpu() and not opt.simulated
+if REAL:
+    ROWS = real_rows(ARGS)
+else:
+    CARDS = [("titanx-12g", "titanx-64g"), ("k40-12g", "k40-64g")]
+    ROWS = simulated_rows(ARGS, [c for c in CARDS if opt.only in (None, c[0])])
+print("VGG-16, batch %d, %s" % (opt.batch, "a real GPU" if REAL else "simulated"))
+benchlib.table(ROWS, COLUMNS)
+FIGURES = {r["policy"].replace("-", "_") + "_slowdown": r["slowdown"] for r in reversed(ROWS)}
+FIGURES["start_ratio"] = start_ratio()
+benchlib.write("demo", ROWS, FIGURES, simulated=not REAL)
