@@ -40,15 +40,13 @@ def bare_run(net, args):
     return r
 
 
-def bare_peak(need, alloc):
-    """Device bytes of the bare run: what the trainer allocates at its busiest moment."""
-    return need["upfront_bytes"] if alloc == "upfront" else need["live_peak_bytes"]
+def bare_peak(bare):
+    """Device bytes that the bare run held at its busiest moment, without the context's own."""
+    return bare.report["peak_physical_bytes"] - bare.report["context_bytes"]
 
 
 def cell(name, net, args, alloc, policy, share, bare, need):
-    budget = bare_peak(need, alloc) * share // 100 // GRANULARITY * GRANULARITY
-    if share == 100: # blocks are whole pages there
-        budget = need["rounded_" + alloc]
+    budget = bare_peak(bare) * share // 100 // GRANULARITY * GRANULARITY
     r = trainerlib.train(net, *args, preset="h200-141g", mode="functional", preload=True,
                          SIMGPU_GRANULARITY=GRANULARITY, SIMGPU_RACECHECK=1, SIMGPU_SEED=SEED,
                          VMEM_POLICY=policy, VMEM_BUDGET=budget)
@@ -87,7 +85,6 @@ for NAME, NET, ARGS in nets():
             continue
         BARE = bare_run(NET, [*ARGS, "--alloc", ALLOC])
         NEED = trainerlib.sizes(NET, *ARGS, preset="h200-141g")
-        NEED["rounded_" + ALLOC] = trainerlib.rounded_peak(NET, GRANULARITY, *ARGS, "--alloc", ALLOC)
         ROWS += [cell(NAME, NET, [*ARGS, "--alloc", ALLOC], ALLOC, p, s, BARE, NEED)
                  for p, s in CELLS if opt.policy in (None, p)]
 print(f"seed {SEED}, pages of {GRANULARITY} bytes, simulated")

@@ -24,11 +24,12 @@ def planned_ms(run):
     return benchlib.median(run.ms[-n:]) if n > 0 else float("nan")
 
 
-def moved(long, short):
-    """Bytes copied out and in by one planned iteration: the difference of two runs that differ only
-    in the number of iterations, so that set-up, the search for the plan and the end cancel."""
+def per_iteration(long, short):
+    """Bytes copied out and in by one iteration: the difference of two runs that differ only in the
+    number of iterations, so that set-up, the search for the plan and the end cancel."""
     n = long.iterations - short.iterations
-    return [int((long.stats[k] - short.stats[k]) / n) for k in ("out_bytes", "in_bytes")]
+    reports = (long.report, short.report) if short.report else (long.stats, short.stats)
+    return [(reports[0].get(k, 0) - reports[1].get(k, 0)) / n for k in ("out_bytes", "in_bytes")]
 
 
 def fail(what, run):
@@ -36,29 +37,33 @@ def fail(what, run):
     sys.exit(1)
 
 
-def row(card, policy, bare, oracle_ms, args, **where):
-    """One policy: a run of --iters iterations and a shorter one for the bytes of an iteration."""
-    runs = [trainerlib.train("vgg", *args, "--iters", n, preload=True, VMEM_POLICY=policy, **where)
-            for n in (ITERS, ITERS - 3)]
-    for r, n in zip(runs, (ITERS, ITERS - 3)):
+def pair(what, args, iters, **where):
+    """The same training over `iters` and over three iterations fewer."""
+    runs = [trainerlib.train("vgg", *args, "--iters", n, **where) for n in (iters, iters - 3)]
+    for r, n in zip(runs, (iters, iters - 3)):
         if r.rc != 0 or r.iterations != n:
-            fail(f"{policy} on {card}", r)
-    out_bytes, in_bytes = moved(*runs)
-    ms = planned_ms(runs[0])
-    return {"card": card, "policy": policy,
-            "budget_bytes": int(runs[0].stats.get("budget_bytes", 0)), "bare": bare,
-            "oracle_ms": oracle_ms, "vmem_ms": ms, "slowdown": ms / oracle_ms,
+            fail(what, r)
+    return runs
+
+
+def row(card, policy, bare, oracle, args, **where):
+    """One policy; what it moves is what the oracle does not."""
+    runs = pair(f"{policy} on {card}", args, ITERS, preload=True, VMEM_POLICY=policy, **where)
+    out_bytes, in_bytes = (int(a - b) for a, b in zip(per_iteration(*runs), oracle["bytes"]))
+    ms, stats = planned_ms(runs[0]), runs[0].stats
+    return {"card": card, "policy": policy, "budget_bytes": int(stats.get("budget_bytes", 0)),
+            "bare": bare, "oracle_ms": oracle["ms"], "vmem_ms": ms,
+            "slowdown": ms / oracle["ms"],
             "peak_bytes": int(runs[0].report.get("peak_physical_bytes",
-                                                 runs[0].stats.get("peak_device_bytes", 0))),
+                                                 stats.get("peak_device_bytes", 0))),
             "out_bytes": out_bytes, "in_bytes": in_bytes, "iterations": runs[0].iterations,
-            "planned_iterations": int(runs[0].stats.get("planned_iterations", 0))}
+            "planned_iterations": int(stats.get("planned_iterations", 0))}
 
 
-def oracle(args, **where):
-    r = trainerlib.train("vgg", *args, "--iters", 5, **where)
-    if r.rc != 0:
-        fail("the oracle", r)
-    return benchlib.median(r.ms[1:])
+def run_oracle(args, **where):
+    runs = pair("the oracle", args, 5, **where)
+    moved = per_iteration(*runs) if runs[0].report else (0, 0)
+    return {"ms": benchlib.median(runs[0].ms[1:]), "bytes": moved}
 
 
 def simulated_rows(args, cards):
@@ -68,8 +73,9 @@ def simulated_rows(args, cards):
         if not bare.out_of_memory and bare.rc != 0:
             fail(f"bare on {card}", bare)
         text = "out of memory" if bare.out_of_memory else f"{benchlib.median(bare.ms):.1f}"
-        ms = oracle(args, preset=big)
-        rows += [row(card, policy, text, ms, args, preset=card) for policy in ("vdnn-all", "auto")]
+        oracle = run_oracle(args, preset=big)
+        rows += [row(card, policy, text, oracle, args, preset=card)
+                 for policy in ("vdnn-all", "auto")]
     return rows
 
 
@@ -83,11 +89,12 @@ def real_env():
 def real_rows(args):
     """A real GPU holds this network, so a budget of 12 GiB stands for the small card."""
     where = {**real_env(), "VMEM_LIBCUDA": "", "SIMGPU_PRESET": None}
-    ms = oracle(args, **where)
+    oracle = run_oracle(args, **where)
     card = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"],
                           capture_output=True, text=True).stdout.splitlines()[0]
     where["VMEM_BUDGET"] = 12 * GIB
-    return [row(card, policy, f"{ms:.1f}", ms, args, **where) for policy in ("vdnn-all", "auto")]
+    return [row(card, policy, f"{oracle['ms']:.1f}", oracle, args, **where)
+            for policy in ("vdnn-all", "auto")]
 
 
 def start_ratio(pairs=101):
