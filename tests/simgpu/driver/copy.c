@@ -1,0 +1,377 @@
+/* Copies and memsets in all their forms. Each becomes one operation; the rules of what a call waits
+ * for are those of the API: a synchronous copy with the host waits; one between device addresses
+ * does not; an asynchronous copy from pageable memory takes the bytes before it returns, one to
+ * pageable memory returns when they are there. */
+#include "sg.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define STAGE_BYTES ((size_t)64 << 10) /* pageable copies up to this size do not wait for the device */
+
+struct side {
+    uint64_t at;
+    size_t pitch, slice;
+    int kind; /* -1: find out; else a CUmemorytype */
+};
+
+static bool side_is_host(const struct side *s, bool *pinned)
+{
+    bool host = sg_is_host(s->at, pinned);
+    return s->kind == CU_MEMORYTYPE_HOST ? true : s->kind == CU_MEMORYTYPE_DEVICE ? *pinned : host;
+}
+
+/* A device side must lie in a live allocation when the call is made. */
+static CUresult side_ok(const struct side *s, bool host)
+{
+    const struct sg_range *r = sg_range_find(s->at);
+    SG_CHECK(s->at, CUDA_ERROR_INVALID_VALUE);
+    return host || r ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static enum sg_engine_id engine_of(const struct sg_copy *c)
+{
+    if (c->src_host && c->dst_host)
+        return SG_ENG_NONE;
+    if (c->src_host)
+        return SG_ENG_H2D;
+    if (c->dst_host || c->src_dev != c->dst_dev)
+        return SG_ENG_D2H;
+    return SG_ENG_COMPUTE;
+}
+
+static int device_at(uint64_t va, int otherwise)
+{
+    const struct sg_range *r = sg_range_find(va);
+    if (!r)
+        return otherwise;
+    const struct sg_map *m = sg_map_at(r, va);
+    return m && m->phys && m->phys->device >= 0 ? m->phys->device : otherwise;
+}
+
+static bool stage(struct sg_copy *c)
+{
+    c->staged = malloc(c->width * c->height * c->depth);
+    if (!c->staged)
+        return false;
+    for (size_t z = 0; z < c->depth; z++)
+        for (size_t y = 0; y < c->height; y++)
+            memcpy(c->staged + (z * c->height + y) * c->width,
+                   (const unsigned char *)c->src + z * c->sslice + y * c->spitch, c->width);
+    return true;
+}
+
+static CUresult copy(struct side dst, struct side src, size_t width, size_t height, size_t depth,
+                     struct sg_stream *s, bool async)
+{
+    bool src_pinned, dst_pinned;
+    if (!width || !height || !depth)
+        return CUDA_SUCCESS;
+    SG_CHECK(async || !s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    bool src_host = side_is_host(&src, &src_pinned), dst_host = side_is_host(&dst, &dst_pinned);
+    SG_TRY(side_ok(&src, src_host));
+    SG_TRY(side_ok(&dst, dst_host));
+    struct sg_op *op = sg_op_new(SG_OP_COPY, SG_ENG_NONE);
+    SG_CHECK(op, CUDA_ERROR_OUT_OF_MEMORY);
+    struct sg_copy *c = &op->u.copy;
+    *c = (struct sg_copy){.src = src.at, .dst = dst.at, .width = width, .height = height, .depth = depth,
+                          .spitch = src.pitch, .dpitch = dst.pitch, .sslice = src.slice,
+                          .dslice = dst.slice, .src_host = src_host, .dst_host = dst_host};
+    c->src_dev = device_at(src.at, s->ctx->device);
+    c->dst_dev = device_at(dst.at, s->ctx->device);
+    c->pageable = (src_host && !src_pinned) || (dst_host && !dst_pinned);
+    op->engine = engine_of(c);
+    size_t bytes = width * height * depth;
+    bool from_pageable = src_host && !src_pinned, to_pageable = dst_host && !dst_pinned;
+    if (from_pageable && !s->capture) {
+        sg_host_spend((uint64_t)((double)bytes * sg_prices.host_copy_per_byte));
+        if (sg.cfg.mode == SG_FUNCTIONAL && !stage(c)) {
+            sg_op_unref(op);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    bool wait = !s->capture && (to_pageable || (from_pageable && bytes > STAGE_BYTES) ||
+                                (!async && (src_host || dst_host)));
+    if (from_pageable && !to_pageable && async && sg.cfg.mode == SG_FUNCTIONAL)
+        wait = false; /* the bytes were taken: as late as allowed */
+    op->refs++;
+    CUresult r = sg_submit(s, op);
+    if (r == CUDA_SUCCESS && wait)
+        r = sg_wait(op);
+    sg_op_unref(op);
+    return r;
+}
+
+/* One row. Synchronous forms go to the default stream, which their `_ptds` twins make per-thread. */
+static CUresult linear(uint64_t dst, int dkind, uint64_t src, int skind, size_t bytes, CUstream hs,
+                       bool async)
+{
+    struct sg_stream *s;
+    SG_TRY(sg_stream_of(hs, &s));
+    struct side d = {dst, bytes, bytes, dkind}, r = {src, bytes, bytes, skind};
+    return copy(d, r, bytes, 1, 1, s, async);
+}
+
+#define H CU_MEMORYTYPE_HOST
+#define D CU_MEMORYTYPE_DEVICE
+
+SG_CALL_S(cuMemcpyHtoD_v2, cuMemcpyHtoD_v2_ptds, (CUdeviceptr dst, const void *src, size_t n),
+          (dst, src, n))
+{
+    return linear(dst, D, (uint64_t)src, H, n, NULL, false);
+}
+SG_CALL_S(cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds, (void *dst, CUdeviceptr src, size_t n), (dst, src, n))
+{
+    return linear((uint64_t)dst, H, src, D, n, NULL, false);
+}
+SG_CALL_S(cuMemcpyDtoD_v2, cuMemcpyDtoD_v2_ptds, (CUdeviceptr dst, CUdeviceptr src, size_t n),
+          (dst, src, n))
+{
+    return linear(dst, D, src, D, n, NULL, false);
+}
+SG_CALL_S(cuMemcpy, cuMemcpy_ptds, (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n))
+{
+    return linear(dst, -1, src, -1, n, NULL, false);
+}
+SG_CALL_S(cuMemcpyHtoDAsync_v2, cuMemcpyHtoDAsync_v2_ptsz,
+          (CUdeviceptr dst, const void *src, size_t n, CUstream s), (dst, src, n, s))
+{
+    return linear(dst, D, (uint64_t)src, H, n, s, true);
+}
+SG_CALL_S(cuMemcpyDtoHAsync_v2, cuMemcpyDtoHAsync_v2_ptsz,
+          (void *dst, CUdeviceptr src, size_t n, CUstream s), (dst, src, n, s))
+{
+    return linear((uint64_t)dst, H, src, D, n, s, true);
+}
+SG_CALL_S(cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync_v2_ptsz,
+          (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream s), (dst, src, n, s))
+{
+    return linear(dst, D, src, D, n, s, true);
+}
+SG_CALL_S(cuMemcpyAsync, cuMemcpyAsync_ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream s),
+          (dst, src, n, s))
+{
+    return linear(dst, -1, src, -1, n, s, true);
+}
+SG_CALL_S(cuMemcpyPeer, cuMemcpyPeer_ptds,
+          (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n), (dst, dc, src, sc, n))
+{
+    SG_CHECK(sg_handle_is(SG_H_CTX, dc) && sg_handle_is(SG_H_CTX, sc), CUDA_ERROR_INVALID_CONTEXT);
+    return linear(dst, D, src, D, n, NULL, false);
+}
+SG_CALL_S(cuMemcpyPeerAsync, cuMemcpyPeerAsync_ptsz,
+          (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n, CUstream s),
+          (dst, dc, src, sc, n, s))
+{
+    SG_CHECK(sg_handle_is(SG_H_CTX, dc) && sg_handle_is(SG_H_CTX, sc), CUDA_ERROR_INVALID_CONTEXT);
+    return linear(dst, D, src, D, n, s, true);
+}
+
+static CUresult side_2d(CUmemorytype type, const void *host, CUdeviceptr dev, size_t x, size_t y,
+                        size_t z, size_t pitch, size_t height, size_t width, struct side *out)
+{
+    SG_CHECK(type != CU_MEMORYTYPE_ARRAY, CUDA_ERROR_NOT_SUPPORTED);
+    SG_CHECK(type == H || type == D || type == CU_MEMORYTYPE_UNIFIED, CUDA_ERROR_INVALID_VALUE);
+    if (!pitch)
+        pitch = x + width;
+    if (!height)
+        height = 1;
+    SG_CHECK(pitch >= width, CUDA_ERROR_INVALID_VALUE);
+    uint64_t base = type == H ? (uint64_t)host : dev;
+    *out = (struct side){base + (z * height + y) * pitch + x, pitch, pitch * height,
+                         type == CU_MEMORYTYPE_UNIFIED ? -1 : (int)type};
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream hs, bool async)
+{
+    struct sg_stream *s;
+    struct side src, dst;
+    SG_CHECK(p, CUDA_ERROR_INVALID_VALUE);
+    SG_TRY(sg_stream_of(hs, &s));
+    SG_TRY(side_2d(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes, p->srcY, 0, p->srcPitch,
+                   p->Height, p->WidthInBytes, &src));
+    SG_TRY(side_2d(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes, p->dstY, 0, p->dstPitch,
+                   p->Height, p->WidthInBytes, &dst));
+    return copy(dst, src, p->WidthInBytes, p->Height, 1, s, async);
+}
+SG_CALL_S(cuMemcpy2D_v2, cuMemcpy2D_v2_ptds, (const CUDA_MEMCPY2D *p), (p))
+{
+    return copy_2d(p, NULL, false);
+}
+SG_CALL_S(cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned_v2_ptds, (const CUDA_MEMCPY2D *p), (p))
+{
+    return copy_2d(p, NULL, false);
+}
+SG_CALL_S(cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz, (const CUDA_MEMCPY2D *p, CUstream s), (p, s))
+{
+    return copy_2d(p, s, true);
+}
+
+static CUresult copy_3d(const CUDA_MEMCPY3D *p, CUstream hs, bool async)
+{
+    struct sg_stream *s;
+    struct side src, dst;
+    SG_CHECK(p, CUDA_ERROR_INVALID_VALUE);
+    SG_CHECK(!p->srcLOD && !p->dstLOD, CUDA_ERROR_INVALID_VALUE);
+    SG_TRY(sg_stream_of(hs, &s));
+    SG_TRY(side_2d(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes, p->srcY, p->srcZ,
+                   p->srcPitch, p->srcHeight ? p->srcHeight : p->Height, p->WidthInBytes, &src));
+    SG_TRY(side_2d(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes, p->dstY, p->dstZ,
+                   p->dstPitch, p->dstHeight ? p->dstHeight : p->Height, p->WidthInBytes, &dst));
+    return copy(dst, src, p->WidthInBytes, p->Height, p->Depth, s, async);
+}
+SG_CALL_S(cuMemcpy3D_v2, cuMemcpy3D_v2_ptds, (const CUDA_MEMCPY3D *p), (p))
+{
+    return copy_3d(p, NULL, false);
+}
+SG_CALL_S(cuMemcpy3DAsync_v2, cuMemcpy3DAsync_v2_ptsz, (const CUDA_MEMCPY3D *p, CUstream s), (p, s))
+{
+    return copy_3d(p, s, true);
+}
+
+static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream s, bool async)
+{
+    CUDA_MEMCPY3D q;
+    SG_CHECK(p, CUDA_ERROR_INVALID_VALUE);
+    q = (CUDA_MEMCPY3D){.srcXInBytes = p->srcXInBytes, .srcY = p->srcY, .srcZ = p->srcZ,
+                        .srcMemoryType = p->srcMemoryType, .srcHost = p->srcHost,
+                        .srcDevice = p->srcDevice, .srcPitch = p->srcPitch, .srcHeight = p->srcHeight,
+                        .dstXInBytes = p->dstXInBytes, .dstY = p->dstY, .dstZ = p->dstZ,
+                        .dstMemoryType = p->dstMemoryType, .dstHost = p->dstHost,
+                        .dstDevice = p->dstDevice, .dstPitch = p->dstPitch, .dstHeight = p->dstHeight,
+                        .WidthInBytes = p->WidthInBytes, .Height = p->Height, .Depth = p->Depth};
+    return copy_3d(&q, s, async);
+}
+SG_CALL_S(cuMemcpy3DPeer, cuMemcpy3DPeer_ptds, (const CUDA_MEMCPY3D_PEER *p), (p))
+{
+    return copy_3d_peer(p, NULL, false);
+}
+SG_CALL_S(cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz, (const CUDA_MEMCPY3D_PEER *p, CUstream s), (p, s))
+{
+    return copy_3d_peer(p, s, true);
+}
+
+/* The copies of a batch are ordered with the stream, not among each other; one after the other is
+ * an order that this allows. Refused on the legacy default stream, as documented. */
+static CUresult batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t n, size_t *fail,
+                      CUstream hs)
+{
+    SG_CHECK(dsts && srcs && sizes && n, CUDA_ERROR_INVALID_VALUE);
+    SG_CHECK(hs != CU_STREAM_LEGACY && (hs || sg.ptds), CUDA_ERROR_INVALID_VALUE);
+    for (size_t i = 0; i < n; i++) {
+        CUresult r = sizes[i] ? linear(dsts[i], -1, srcs[i], -1, sizes[i], hs, true)
+                              : CUDA_ERROR_INVALID_VALUE;
+        if (r != CUDA_SUCCESS) {
+            if (fail)
+                *fail = i;
+            return r;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+SG_CALL_S(cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz,
+          (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t n, CUmemcpyAttributes *attrs,
+           size_t *idx, size_t nattrs, size_t *fail, CUstream s),
+          (dsts, srcs, sizes, n, attrs, idx, nattrs, fail, s))
+{
+    (void)idx;
+    SG_CHECK(attrs && nattrs, CUDA_ERROR_INVALID_VALUE);
+    return batch(dsts, srcs, sizes, n, fail, s);
+}
+SG_CALL_S(cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz,
+          (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t n, CUmemcpyAttributes *attrs,
+           size_t *idx, size_t nattrs, CUstream s),
+          (dsts, srcs, sizes, n, attrs, idx, nattrs, s))
+{
+    (void)idx;
+    SG_CHECK(attrs && nattrs, CUDA_ERROR_INVALID_VALUE);
+    return batch(dsts, srcs, sizes, n, NULL, s);
+}
+
+/* ---- memsets ---- */
+static CUresult fill(CUdeviceptr dst, size_t pitch, unsigned value, unsigned elem, size_t width,
+                     size_t height, CUstream hs, bool async)
+{
+    struct sg_stream *s;
+    bool pinned;
+    SG_TRY(sg_stream_of(hs, &s));
+    if (!width || !height)
+        return CUDA_SUCCESS;
+    SG_CHECK(dst % elem == 0 && pitch % elem == 0, CUDA_ERROR_INVALID_VALUE);
+    SG_CHECK(height == 1 || pitch >= width * elem, CUDA_ERROR_INVALID_VALUE);
+    SG_CHECK(sg_range_find(dst), CUDA_ERROR_INVALID_VALUE);
+    SG_CHECK(async || !s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    struct sg_op *op = sg_op_new(SG_OP_MEMSET, SG_ENG_COMPUTE);
+    SG_CHECK(op, CUDA_ERROR_OUT_OF_MEMORY);
+    op->u.memset = (struct sg_memset){.dst = dst, .pitch = pitch, .width = width, .height = height,
+                                      .value = value, .elem = elem};
+    bool wait = !async && sg_is_host(dst, &pinned); /* host memory: the call waits */
+    op->refs++;
+    CUresult r = sg_submit(s, op);
+    if (r == CUDA_SUCCESS && wait)
+        r = sg_wait(op);
+    sg_op_unref(op);
+    return r;
+}
+/* Each memset family has three element sizes and two dimensions: spelled out for the name tables. */
+SG_CALL_S(cuMemsetD8_v2, cuMemsetD8_v2_ptds, (CUdeviceptr p, unsigned char v, size_t n), (p, v, n))
+{
+    return fill(p, n, v, 1, n, 1, NULL, false);
+}
+SG_CALL_S(cuMemsetD16_v2, cuMemsetD16_v2_ptds, (CUdeviceptr p, unsigned short v, size_t n), (p, v, n))
+{
+    return fill(p, n * 2, v, 2, n, 1, NULL, false);
+}
+SG_CALL_S(cuMemsetD32_v2, cuMemsetD32_v2_ptds, (CUdeviceptr p, unsigned v, size_t n), (p, v, n))
+{
+    return fill(p, n * 4, v, 4, n, 1, NULL, false);
+}
+SG_CALL_S(cuMemsetD8Async, cuMemsetD8Async_ptsz,
+          (CUdeviceptr p, unsigned char v, size_t n, CUstream s), (p, v, n, s))
+{
+    return fill(p, n, v, 1, n, 1, s, true);
+}
+SG_CALL_S(cuMemsetD16Async, cuMemsetD16Async_ptsz,
+          (CUdeviceptr p, unsigned short v, size_t n, CUstream s), (p, v, n, s))
+{
+    return fill(p, n * 2, v, 2, n, 1, s, true);
+}
+SG_CALL_S(cuMemsetD32Async, cuMemsetD32Async_ptsz, (CUdeviceptr p, unsigned v, size_t n, CUstream s),
+          (p, v, n, s))
+{
+    return fill(p, n * 4, v, 4, n, 1, s, true);
+}
+SG_CALL_S(cuMemsetD2D8_v2, cuMemsetD2D8_v2_ptds,
+          (CUdeviceptr p, size_t pitch, unsigned char v, size_t w, size_t h), (p, pitch, v, w, h))
+{
+    return fill(p, pitch, v, 1, w, h, NULL, false);
+}
+SG_CALL_S(cuMemsetD2D16_v2, cuMemsetD2D16_v2_ptds,
+          (CUdeviceptr p, size_t pitch, unsigned short v, size_t w, size_t h), (p, pitch, v, w, h))
+{
+    return fill(p, pitch, v, 2, w, h, NULL, false);
+}
+SG_CALL_S(cuMemsetD2D32_v2, cuMemsetD2D32_v2_ptds,
+          (CUdeviceptr p, size_t pitch, unsigned v, size_t w, size_t h), (p, pitch, v, w, h))
+{
+    return fill(p, pitch, v, 4, w, h, NULL, false);
+}
+SG_CALL_S(cuMemsetD2D8Async, cuMemsetD2D8Async_ptsz,
+          (CUdeviceptr p, size_t pitch, unsigned char v, size_t w, size_t h, CUstream s),
+          (p, pitch, v, w, h, s))
+{
+    return fill(p, pitch, v, 1, w, h, s, true);
+}
+SG_CALL_S(cuMemsetD2D16Async, cuMemsetD2D16Async_ptsz,
+          (CUdeviceptr p, size_t pitch, unsigned short v, size_t w, size_t h, CUstream s),
+          (p, pitch, v, w, h, s))
+{
+    return fill(p, pitch, v, 2, w, h, s, true);
+}
+SG_CALL_S(cuMemsetD2D32Async, cuMemsetD2D32Async_ptsz,
+          (CUdeviceptr p, size_t pitch, unsigned v, size_t w, size_t h, CUstream s),
+          (p, pitch, v, w, h, s))
+{
+    return fill(p, pitch, v, 4, w, h, s, true);
+}

@@ -1,0 +1,13 @@
+/* threads.h: who is about. The clock of the host is one; a thread that waits lets the others run on
+ * before the clock jumps to the completion it waits for. */
+#ifndef SG_THREADS_H
+#define SG_THREADS_H
+
+#include <stdbool.h>
+
+void sg_thread_called(void);       /* the calling thread made a call */
+void sg_thread_waits(bool waits);  /* it starts or stops to wait inside the driver */
+bool sg_thread_alone(void);        /* no other thread is running: the clock may jump */
+void sg_thread_nap(void);          /* lets others in for a moment; gives the lock back meanwhile */
+
+#endif
