@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "threads.h"
+#include "sg_threads.h"
 
 struct sg_state sg = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER,
                       .memfile = -1};

@@ -196,7 +196,7 @@ static CUresult load_fatbin(const unsigned char *data, int device, struct sg_cod
     memcpy(&header_bytes, data + 6, sizeof header_bytes);
     memcpy(&total, data + 8, sizeof total);
     const unsigned char *at = data + header_bytes, *payload = NULL;
-    struct entry_header best;
+    struct entry_header best = {0};
     int best_score = 0;
     const size_t fixed = sizeof best;
     while (total) {

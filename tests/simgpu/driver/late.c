@@ -2,7 +2,7 @@
  * waits, polls or fills a queue: as late as streams and events allow. Two ways of being unfair are
  * drawn at each wait: nothing runs but what the wait needs, or one stream is favoured and the others
  * starve until nothing else can run. */
-#include "sched.h"
+#include "sg_sched.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* Operations: their life, their edges, and the rules of streams that make edges. */
 #include "sg.h"
-#include "sched.h"
+#include "sg_sched.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Timing mode: a discrete-event simulation of the engines of every device, and the waits of both
  * modes. The device clock never runs ahead of the host's unless a host thread waits, so that work
  * issued later can never be too late for its start: the schedule is exact, not approximated. */
-#include "sched.h"
-#include "threads.h"
+#include "sg_sched.h"
+#include "sg_threads.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "threads.h"
+#include "sg_threads.h"
 #include "sg.h"
 
 #include <stdlib.h>

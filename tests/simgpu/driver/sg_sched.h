@@ -1,4 +1,4 @@
-/* sched.h: between operations (op.c) and the two ways to play them (sched.c, late.c). */
+/* sg_sched.h: between operations (op.c) and the two ways to play them (sched.c, late.c). */
 #ifndef SG_SCHED_H
 #define SG_SCHED_H
 

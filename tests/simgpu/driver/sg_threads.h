@@ -1,4 +1,4 @@
-/* threads.h: who is about. The clock of the host is one; a thread that waits lets the others run on
+/* sg_threads.h: who is about. The clock of the host is one; a thread that waits lets the others run on
  * before the clock jumps to the completion it waits for. */
 #ifndef SG_THREADS_H
 #define SG_THREADS_H

@@ -1,0 +1,255 @@
+/* Looking functions up, errors, faults, fork, hidden touches, the report. */
+#include "gpu.h"
+
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+Test(calls, nothing_before_init)
+{
+    int n;
+    FAILS(cuDeviceGetCount(&n), CUDA_ERROR_NOT_INITIALIZED);
+    OK(cuDriverGetVersion(&n));
+    cr_assert_eq(n, CUDA_VERSION);
+}
+
+Test(calls, a_function_by_version)
+{
+    void *old, *new, *pt;
+    CUdriverProcAddressQueryResult st;
+    OK(cuInit(0));
+    OK(cuGetProcAddress("cuMemAlloc", &new, 13000, 0, &st));
+    cr_assert_eq(st, CU_GET_PROC_ADDRESS_SUCCESS);
+    OK(cuGetProcAddress("cuMemAlloc", &old, 2000, 0, &st));
+    cr_assert_neq(old, new);
+    OK(cuGetProcAddress("cuStreamSynchronize", &new, 12000, 0, &st));
+    OK(cuGetProcAddress("cuStreamSynchronize", &pt, 12000,
+                        CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &st));
+    cr_assert_neq(new, pt);
+    OK(cuGetProcAddress("cuMemcpyBatchAsync", &new, 12000, 0, &st));
+    cr_assert_eq(st, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+    OK(cuGetProcAddress("", &new, 12000, 0, &st));
+    cr_assert_eq(st, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    FAILS(cuGetProcAddress("cuNoSuchThing", &new, 12000, 0, NULL), CUDA_ERROR_NOT_FOUND);
+    OK(cuGetProcAddress("cuGetProcAddress", &old, 11030, 0, &st));
+    OK(cuGetProcAddress("cuGetProcAddress", &new, 12000, 0, &st));
+    cr_assert_neq(old, new);
+}
+
+Test(calls, every_error_has_a_name)
+{
+    const char *s;
+    OK(cuGetErrorName(CUDA_ERROR_OUT_OF_MEMORY, &s));
+    cr_assert_str_eq(s, "CUDA_ERROR_OUT_OF_MEMORY");
+    OK(cuGetErrorString(CUDA_ERROR_OUT_OF_MEMORY, &s));
+    cr_assert_str_eq(s, "out of memory");
+    FAILS(cuGetErrorName((CUresult)123456, &s), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void refused(void)
+{
+    OK(cuInit(0));
+    CUarray a;
+    CUDA_ARRAY_DESCRIPTOR d = {0};
+    cr_assert_eq(cuArrayCreate(&a, &d), CUDA_ERROR_NOT_SUPPORTED);
+}
+Test(calls, what_is_not_modelled_says_so)
+{
+    int status;
+    const char *text = gpu_stderr_of(refused, &status);
+    cr_assert_eq(status, 0);
+    cr_assert(strstr(text, "cuArrayCreate_v2 is not modelled"), "%s", text);
+}
+
+static void bad_preset(void)
+{
+    setenv("SIMGPU_PRESET", "gtx9999", 1);
+    _exit(cuInit(0) == CUDA_ERROR_INVALID_VALUE ? 0 : 1);
+}
+static void bad_faults(void)
+{
+    setenv("SIMGPU_FAULTS", "cuMemAlloc:x", 1);
+    _exit(cuInit(0) == CUDA_ERROR_INVALID_VALUE ? 0 : 1);
+}
+Test(config, bad_values_are_named)
+{
+    int status;
+    const char *text = gpu_stderr_of(bad_preset, &status);
+    cr_assert_eq(status, 0);
+    cr_assert(strstr(text, "SIMGPU_PRESET=gtx9999") && strstr(text, "titanx-12g"), "%s", text);
+    text = gpu_stderr_of(bad_faults, &status);
+    cr_assert_eq(status, 0);
+    cr_assert(strstr(text, "SIMGPU_FAULTS") && strstr(text, "'cuMemAlloc:x'"), "%s", text);
+}
+
+Test(faults, nth_use_fails)
+{
+    START("SIMGPU_FAULTS", "cuMemAlloc:2=OUT_OF_MEMORY;cuStreamCreate:3+=UNKNOWN");
+    CUdeviceptr p;
+    CUstream s;
+    OK(cuMemAlloc(&p, 64));
+    FAILS(cuMemAlloc(&p, 64), CUDA_ERROR_OUT_OF_MEMORY);
+    OK(cuMemAlloc(&p, 64));
+    OK(cuStreamCreate(&s, 0));
+    OK(cuStreamCreate(&s, 0));
+    FAILS(cuStreamCreate(&s, 0), CUDA_ERROR_UNKNOWN);
+    FAILS(cuStreamCreate(&s, 0), CUDA_ERROR_UNKNOWN);
+}
+
+Test(faults, chance_follows_the_seed)
+{
+    START("SIMGPU_FAULTS", "cuMemAlloc:p=0.25", "SIMGPU_SEED", "7");
+    CUdeviceptr p;
+    int failed = 0;
+    for (int i = 0; i < 400; i++)
+        failed += cuMemAlloc(&p, 64) == CUDA_ERROR_OUT_OF_MEMORY;
+    cr_assert(failed > 60 && failed < 140, "%d of 400", failed);
+}
+
+Test(faults, memory_shortages)
+{
+    START("SIMGPU_FAULTS", "host-memory=1MiB,device-memory=2GiB");
+    void *h;
+    CUdeviceptr p;
+    size_t f, total;
+    OK(cuMemHostAlloc(&h, 1 << 19, 0));
+    FAILS(cuMemHostAlloc(&h, 1 << 20, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    OK(cuMemGetInfo(&f, &total));
+    cr_assert_eq(total, (size_t)2 << 30);
+    FAILS(cuMemAlloc(&p, (size_t)2 << 30), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+Test(faults, slow_copies_are_slow)
+{
+    START("SIMGPU_FAULTS", "slow-copy=4", "SIMGPU_PRESET", "titanx-12g");
+    CUevent a, b;
+    CUdeviceptr d;
+    void *h;
+    float ms;
+    OK(cuEventCreate(&a, 0));
+    OK(cuEventCreate(&b, 0));
+    OK(cuMemAlloc(&d, (size_t)128 << 20));
+    OK(cuMemAllocHost(&h, (size_t)128 << 20));
+    OK(cuEventRecord(a, NULL));
+    OK(cuMemcpyHtoDAsync(d, h, (size_t)128 << 20, NULL));
+    OK(cuEventRecord(b, NULL));
+    OK(cuEventSynchronize(b));
+    OK(cuEventElapsedTime(&ms, a, b));
+    cr_assert_float_eq(ms, 4 * 10.49, 0.2);
+}
+
+Test(faults, a_lost_device_stays_lost)
+{
+    struct gpu g = START("SIMGPU_FAULTS", "lost-device=0@3");
+    CUdeviceptr p;
+    OK(cuMemAlloc(&p, 64));
+    gpu_work(&g, 100, p, 1, NULL);
+    gpu_work(&g, 100, p, 1, NULL);
+    void *args[] = {&p, &p, &p, &p, &p};
+    FAILS(cuLaunchKernel(g.fn[K_WORK], 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL),
+          CUDA_ERROR_DEVICE_UNAVAILABLE);
+    FAILS(cuMemAlloc(&p, 64), CUDA_ERROR_DEVICE_UNAVAILABLE);
+}
+
+Test(calls, the_child_of_an_initialised_process_is_cut_off)
+{
+    START("SIMGPU_MODE", "functional");
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        CUdeviceptr p;
+        _exit(cuMemAlloc(&p, 4) == CUDA_ERROR_NOT_INITIALIZED &&
+                      cuInit(0) == CUDA_ERROR_NOT_INITIALIZED ? 0 : 1);
+    }
+    waitpid(child, &status, 0);
+    cr_assert_eq(status, 0);
+}
+
+static void hidden(void)
+{
+    struct gpu g = START("SIMGPU_MODE", "functional");
+    CUdeviceptr va;
+    unsigned v = 1, n = 1;
+    double ns = 0;
+    void *args[] = {&va, &va, &v, &n, &ns};
+    OK(cuMemAddressReserve(&va, (size_t)2 << 20, 0, 0, 0));
+    OK(cuLaunchKernel(g.fn[K_HIDDEN], 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+    cuStreamSynchronize(NULL);
+}
+Test(calls, an_undeclared_touch_of_unmapped_memory_is_a_real_fault, .signal = SIGSEGV)
+{
+    hidden();
+}
+
+Test(calls, pointer_tables_are_followed)
+{
+    struct gpu g = START("SIMGPU_MODE", "functional");
+    CUdeviceptr table, a;
+    unsigned v = 9, n = 1, out = 0;
+    double ns = 0;
+    OK(cuMemAlloc(&table, 8));
+    OK(cuMemAlloc(&a, 4));
+    OK(cuMemcpyHtoD(table, &a, 8));
+    void *args[] = {&a, &table, &v, &n, &ns};
+    OK(cuLaunchKernel(g.fn[K_CHASE], 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+    OK(cuMemcpyDtoH(&out, a, 4));
+    cr_assert_eq(out, 9);
+    OK(cuMemFree(a));
+    OK(cuLaunchKernel(g.fn[K_CHASE], 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+    FAILS(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+Test(calls, extra_buffers_and_kernels_as_functions)
+{
+    struct gpu g = START("SIMGPU_MODE", "functional");
+    CUlibrary lib;
+    CUkernel k;
+    CUdeviceptr a;
+    unsigned out;
+    size_t offset, size;
+    struct {
+        CUdeviceptr dst, src;
+        unsigned value, n;
+        double ns;
+    } block = {.value = 5, .n = 1};
+    size_t bytes = sizeof block;
+    (void)g;
+    OK(cuMemAlloc(&a, 4));
+    OK(cuMemsetD32(a, 1, 1));
+    block.dst = a;
+    OK(cuLibraryLoadData(&lib, &test_image, NULL, NULL, 0, NULL, NULL, 0));
+    OK(cuLibraryGetKernel(&k, lib, "add"));
+    OK(cuKernelGetParamInfo(k, 3, &offset, &size));
+    cr_assert(offset == 20 && size == 4);
+    FAILS(cuKernelGetParamInfo(k, 5, &offset, &size), CUDA_ERROR_INVALID_VALUE);
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &block, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                     CU_LAUNCH_PARAM_END};
+    OK(cuLaunchKernel((CUfunction)k, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
+    OK(cuMemcpyDtoH(&out, a, 4));
+    cr_assert_eq(out, 6);
+    FAILS(cuLaunchKernel((CUfunction)k, 1, 1, 1, 2048, 1, 1, 0, NULL, NULL, extra),
+          CUDA_ERROR_INVALID_VALUE);
+    OK(cuLibraryUnload(lib));
+    FAILS(cuLibraryGetKernel(&k, lib, "add"), CUDA_ERROR_INVALID_HANDLE);
+}
+
+Test(calls, report_counts_calls)
+{
+    char name[] = "/tmp/simgpu-report-XXXXXX", text[16384] = "";
+    int fd = mkstemp(name), status;
+    pid_t child = fork();
+    if (child == 0) {
+        START("SIMGPU_REPORT", name, "SIMGPU_PRESET", "titanx-12g", "SIMGPU_CONTEXT", "0");
+        CUdeviceptr p;
+        for (int i = 0; i < 3; i++)
+            OK(cuMemAlloc(&p, (size_t)1 << 30));
+        exit(0);
+    }
+    waitpid(child, &status, 0);
+    cr_assert_eq(status, 0);
+    cr_assert_gt(read(fd, text, sizeof text - 1), 0);
+    unlink(name);
+    cr_assert(strstr(text, "\"cuMemAlloc_v2\": 3"), "%s", text);
+    cr_assert(strstr(text, "\"peak_physical_bytes\": 3221225472"), "%s", text);
+    cr_assert(strstr(text, "\"simulated\": true"), "%s", text);
+}

@@ -1,0 +1,284 @@
+/* Order, events, host functions and clocks. */
+#include "gpu.h"
+
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define F "SIMGPU_MODE", "functional"
+
+/* A copy reads its source when it executes, not when it is issued. */
+Test(order, async_copy_reads_late)
+{
+    START(F);
+    CUstream s;
+    CUdeviceptr a;
+    unsigned *pinned, out = 0;
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&a, 4));
+    OK(cuMemAllocHost((void **)&pinned, 4));
+    *pinned = 1;
+    OK(cuMemcpyHtoDAsync(a, pinned, 4, s));
+    *pinned = 2; /* too early */
+    OK(cuStreamSynchronize(s));
+    OK(cuMemcpyDtoH(&out, a, 4));
+    cr_assert_eq(out, 2);
+}
+
+/* ... but from pageable memory the bytes are taken before the call returns. */
+Test(order, pageable_copy_is_staged)
+{
+    START(F);
+    CUstream s;
+    CUdeviceptr a;
+    unsigned v = 1, out = 0;
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&a, 4));
+    OK(cuMemcpyHtoDAsync(a, &v, 4, s));
+    v = 2;
+    OK(cuMemcpyDtoHAsync(&out, a, 4, s)); /* to pageable memory: returns when it is there */
+    cr_assert_eq(out, 1);
+}
+
+/* Two streams without an edge: over the seeds, both orders must occur. With an event, only one. */
+static unsigned two_streams(const char *seed, int with_event)
+{
+    struct gpu g = START(F, "SIMGPU_SEED", seed);
+    CUstream s, t;
+    CUevent e;
+    CUdeviceptr a, b, c;
+    unsigned out;
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    OK(cuMemAlloc(&a, 4));
+    OK(cuMemAlloc(&b, 4));
+    OK(cuMemAlloc(&c, 4));
+    OK(cuMemsetD32(a, 1, 1));
+    OK(cuMemsetD32(b, 2, 1));
+    OK(cuCtxSynchronize());
+    gpu_move(&g, c, a, 1, s);
+    OK(cuEventRecord(e, s));
+    if (with_event)
+        OK(cuStreamWaitEvent(t, e, 0));
+    gpu_move(&g, c, b, 1, t);
+    OK(cuStreamSynchronize(t));
+    OK(cuCtxSynchronize());
+    OK(cuMemcpyDtoH(&out, c, 4));
+    return out;
+}
+
+static int outcomes(int with_event)
+{
+    int seen = 0;
+    for (int seed = 1; seed <= 40; seed++) {
+        char text[12];
+        int status;
+        snprintf(text, sizeof text, "%d", seed);
+        pid_t child = fork();
+        if (child == 0)
+            _exit((int)two_streams(text, with_event));
+        waitpid(child, &status, 0);
+        seen |= 1 << WEXITSTATUS(status);
+    }
+    return seen;
+}
+
+Test(order, streams_are_unordered_without_an_event)
+{
+    cr_assert_eq(outcomes(0), 1 << 1 | 1 << 2);
+}
+
+Test(order, an_event_orders_them)
+{
+    cr_assert_eq(outcomes(1), 1 << 2);
+}
+
+Test(order, legacy_stream_orders_blocking_streams)
+{
+    struct gpu g = START(F);
+    CUstream s, t;
+    CUdeviceptr a;
+    unsigned out;
+    OK(cuStreamCreate(&s, CU_STREAM_DEFAULT));
+    OK(cuStreamCreate(&t, CU_STREAM_DEFAULT));
+    OK(cuMemAlloc(&a, 4));
+    OK(cuMemsetD32Async(a, 1, 1, s));
+    gpu_add(&g, a, 10, 1, NULL); /* behind s */
+    gpu_add(&g, a, 100, 1, t);   /* behind the legacy stream */
+    OK(cuStreamSynchronize(t));
+    OK(cuMemcpyDtoH(&out, a, 4));
+    cr_assert_eq(out, 111);
+}
+
+static void count(void *data)
+{
+    ++*(int *)data;
+}
+static void forbidden(void *data)
+{
+    CUdeviceptr p;
+    *(CUresult *)data = cuMemAlloc(&p, 4);
+}
+
+Test(order, host_functions_run_in_stream_order)
+{
+    START(F);
+    CUstream s;
+    int n = 0;
+    CUresult inside = CUDA_SUCCESS;
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuLaunchHostFunc(s, count, &n));
+    OK(cuLaunchHostFunc(s, count, &n));
+    OK(cuLaunchHostFunc(s, forbidden, &inside));
+    OK(cuStreamSynchronize(s));
+    cr_assert_eq(n, 2);
+    cr_assert_eq(inside, CUDA_ERROR_NOT_PERMITTED);
+}
+
+Test(order, polling_ends)
+{
+    struct gpu g = START(F);
+    CUdeviceptr a;
+    CUevent e;
+    CUresult r;
+    int polls = 0;
+    OK(cuMemAlloc(&a, 4));
+    OK(cuEventCreate(&e, 0));
+    gpu_work(&g, 1000, a, 1, NULL);
+    OK(cuEventRecord(e, NULL));
+    while ((r = cuEventQuery(e)) == CUDA_ERROR_NOT_READY)
+        cr_assert_lt(++polls, 1000);
+    OK(r);
+}
+
+/* ---- timing ---- */
+static float ms_between(CUevent a, CUevent b)
+{
+    float ms;
+    OK(cuEventSynchronize(b));
+    OK(cuEventElapsedTime(&ms, a, b));
+    return ms;
+}
+
+Test(clock, kernels_of_one_stream_add_up)
+{
+    struct gpu g = START("SIMGPU_PRESET", "titanx-12g");
+    CUevent a, b;
+    OK(cuEventCreate(&a, 0));
+    OK(cuEventCreate(&b, 0));
+    OK(cuEventRecord(a, NULL));
+    for (int i = 0; i < 10; i++)
+        gpu_work(&g, 1e6, 0, 0, NULL);
+    OK(cuEventRecord(b, NULL));
+    FAILS(cuEventQuery(b), CUDA_ERROR_NOT_READY);
+    cr_assert_float_eq(ms_between(a, b), 10.0, 0.1);
+}
+
+/* 128 MiB at 12.8 GB/s is 10.5 ms; under a kernel of 20 ms it is hidden. */
+Test(clock, copies_overlap_kernels)
+{
+    struct gpu g = START("SIMGPU_PRESET", "titanx-12g");
+    CUevent a, b, c;
+    CUstream s;
+    CUdeviceptr d;
+    void *h;
+    OK(cuEventCreate(&a, 0));
+    OK(cuEventCreate(&b, 0));
+    OK(cuEventCreate(&c, 0));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&d, (size_t)128 << 20));
+    OK(cuMemAllocHost(&h, (size_t)128 << 20));
+    OK(cuEventRecord(a, s));
+    OK(cuMemcpyDtoHAsync(h, d, (size_t)128 << 20, s));
+    OK(cuEventRecord(b, s));
+    cr_assert_float_eq(ms_between(a, b), 10.49, 0.05);
+    OK(cuEventRecord(a, s));
+    gpu_work(&g, 20e6, 0, 0, NULL);
+    OK(cuMemcpyDtoHAsync(h, d, (size_t)128 << 20, s));
+    OK(cuEventRecord(b, s));
+    OK(cuEventRecord(c, NULL));
+    cr_assert_float_eq(ms_between(a, b), 10.49, 0.05);
+    cr_assert_float_eq(ms_between(a, c), 20.0, 0.1);
+}
+
+Test(clock, both_directions_cost_each_other)
+{
+    START("SIMGPU_PRESET", "a100-40g");
+    CUevent a, b;
+    CUstream s, t;
+    CUdeviceptr d;
+    void *h;
+    size_t n = (size_t)64 << 20;
+    OK(cuEventCreate(&a, 0));
+    OK(cuEventCreate(&b, 0));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&d, 2 * n));
+    OK(cuMemAllocHost(&h, 2 * n));
+    OK(cuEventRecord(a, s));
+    OK(cuMemcpyHtoDAsync(d, h, n, s));
+    OK(cuEventRecord(b, s));
+    float alone = ms_between(a, b);
+    OK(cuMemcpyDtoHAsync(h, d + n, n, t));
+    OK(cuEventRecord(a, s));
+    OK(cuMemcpyHtoDAsync(d, h, n, s));
+    OK(cuEventRecord(b, s));
+    cr_assert_gt(ms_between(a, b), 1.3f * alone);
+}
+
+Test(clock, a_priority_goes_first)
+{
+    struct gpu g = START("SIMGPU_PRESET", "titanx-12g");
+    CUstream low, high;
+    CUevent l, h, zero;
+    int least, greatest;
+    float first, second;
+    OK(cuCtxGetStreamPriorityRange(&least, &greatest));
+    OK(cuStreamCreateWithPriority(&low, CU_STREAM_NON_BLOCKING, least));
+    OK(cuStreamCreateWithPriority(&high, CU_STREAM_NON_BLOCKING, greatest));
+    OK(cuEventCreate(&l, 0));
+    OK(cuEventCreate(&h, 0));
+    OK(cuEventCreate(&zero, 0));
+    OK(cuEventRecord(zero, low));
+    for (int i = 0; i < 3; i++)
+        gpu_work(&g, 1e6, 0, 0, low);
+    OK(cuEventRecord(l, low));
+    gpu_work(&g, 1e6, 0, 0, high);
+    OK(cuEventRecord(h, high));
+    OK(cuCtxSynchronize());
+    OK(cuEventElapsedTime(&first, zero, h));
+    OK(cuEventElapsedTime(&second, zero, l));
+    cr_assert_lt(first, 2.1f);
+    cr_assert_float_eq(second, 4.0, 0.1);
+}
+
+Test(clock, the_same_run_twice_takes_the_same_time)
+{
+    float t[2];
+    for (int k = 0; k < 2; k++) {
+        int fd[2], status;
+        cr_assert_eq(pipe(fd), 0);
+        pid_t child = fork();
+        if (child == 0) {
+            struct gpu g = START("SIMGPU_PRESET", "titanx-12g");
+            CUevent a, b;
+            OK(cuEventCreate(&a, 0));
+            OK(cuEventCreate(&b, 0));
+            OK(cuEventRecord(a, NULL));
+            for (int i = 0; i < 500; i++) {
+                CUdeviceptr d;
+                OK(cuMemAlloc(&d, (size_t)(i + 1) << 16));
+                gpu_work(&g, 1000.0 * i, d, 16, NULL);
+                OK(cuMemFree(d));
+            }
+            OK(cuEventRecord(b, NULL));
+            float ms = ms_between(a, b);
+            _exit(write(fd[1], &ms, sizeof ms) != sizeof ms);
+        }
+        waitpid(child, &status, 0);
+        cr_assert_eq(status, 0);
+        cr_assert_eq(read(fd[0], &t[k], sizeof t[k]), (ssize_t)sizeof t[k]);
+    }
+    cr_assert_eq(t[0], t[1]);
+}
