@@ -9,13 +9,16 @@
 
 struct bel_unit {
     uint32_t res, use, stamp;
+    uint32_t clean;  /* pages [npages - clean, npages) have a valid host copy */
     uint64_t in_use; /* absolute op plus 1 */
 };
 
 struct belady {
     const struct vm_page_units *u;
     struct bel_unit *bu;
-    struct vm_use_heap heap;
+    struct vm_use_heap heap;  /* all units that may leave                           */
+    struct vm_use_heap clean; /* those of them whose last pages need no copy out    */
+    uint32_t *relief;         /* per op: ops until less room is lacking than at it  */
     uint64_t resident, capacity;
     uint64_t pass;
     struct vm_eviction *list;
@@ -44,7 +47,7 @@ static int note(struct belady *b, uint32_t unit, uint32_t npages, uint32_t k, bo
             return VM_OK;
         }
     }
-    b->list[b->n++] = (struct vm_eviction){unit, use, npages, need, dead};
+    b->list[b->n++] = (struct vm_eviction){unit, use, npages, need, dead, 0};
     return VM_OK;
 }
 
@@ -62,17 +65,41 @@ static int keep(struct belady *b, struct vm_use_entry e)
     return VM_OK;
 }
 
+/* The unit to take pages from at op `abs`, and how many at most without a copy (0: copies needed).
+ * A clean one costs half as much link time; it does as well as any other if it stays away until less
+ * room is lacking than now. VM_UNFIT when there is none. */
+static int choose(struct belady *b, uint32_t k, uint64_t abs, struct vm_use_entry *e, bool *clean)
+{
+    while (vm_use_heap_pop(&b->clean, e)) {
+        struct bel_unit *x = &b->bu[e->unit];
+        if (e->stamp != x->stamp || x->in_use == abs + 1 || !x->res)
+            continue;
+        uint32_t gone = b->u->units[e->unit].npages - x->res;
+        if (x->clean <= gone)
+            continue;
+        if (e->key >= abs + b->relief[k]) {
+            *clean = true;
+            return VM_OK;
+        }
+        if (vm_use_heap_push(&b->clean, e->key, e->unit, e->stamp))
+            return VM_ENOMEM;
+        break;
+    }
+    *clean = false;
+    return vm_use_heap_pop(&b->heap, e) ? VM_OK : VM_UNFIT;
+}
+
 static int make_room(struct belady *b, uint64_t need, uint32_t k, uint64_t abs)
 {
     struct vm_use_entry e;
+    bool clean;
     int rc = VM_OK;
 
     b->nkept = 0;
     while (!rc && b->resident + need > b->capacity) {
-        if (!vm_use_heap_pop(&b->heap, &e)) {
-            rc = VM_UNFIT;
+        rc = choose(b, k, abs, &e, &clean);
+        if (rc)
             break;
-        }
         struct bel_unit *x = &b->bu[e.unit];
         if (e.stamp != x->stamp || !x->res)
             continue;
@@ -82,10 +109,15 @@ static int make_room(struct belady *b, uint64_t need, uint32_t k, uint64_t abs)
         }
         uint64_t over = b->resident + need - b->capacity;
         uint32_t n = x->res < over ? x->res : (uint32_t)over;
+        uint32_t free_of_copy = x->clean - (b->u->units[e.unit].npages - x->res);
+        if (clean && n > free_of_copy)
+            n = free_of_copy;
         x->res -= n;
         b->resident -= n;
+        if (x->clean < b->u->units[e.unit].npages - x->res)
+            x->clean = b->u->units[e.unit].npages - x->res;
         rc = note(b, e.unit, n, k, e.key >= DEAD_KEY);
-        if (!rc && x->res)
+        if (!rc && x->res && !clean)
             rc = keep(b, e);
     }
     for (size_t i = 0; i < b->nkept; i++)
@@ -103,6 +135,8 @@ static int settle(struct belady *b, struct vm_page_ref ref, uint32_t k, uint64_t
 
     x->use = ref.use;
     x->stamp++;
+    if (b->u->uses[ref.use].flags & VM_PU_WRITE)
+        x->clean = 0;
     if (next == VM_NONE) { /* the blocks are freed: their pages are free without a move */
         b->resident -= x->res;
         x->res = 0;
@@ -113,6 +147,8 @@ static int settle(struct belady *b, struct vm_page_ref ref, uint32_t k, uint64_t
     uint64_t key = abs - k + b->u->uses[next].op + (wraps ? b->u->nops : 0);
     if (!(b->u->uses[ref.use].flags & VM_PU_LIVE_AFTER))
         key += DEAD_KEY;
+    else if (x->clean && vm_use_heap_push(&b->clean, key, ref.unit, x->stamp))
+        return VM_ENOMEM;
     return vm_use_heap_push(&b->heap, key, ref.unit, x->stamp);
 }
 
@@ -168,6 +204,47 @@ static int unused_units(struct belady *b)
     return rc;
 }
 
+/* For each op k: how many ops until, for the rest of the stretch in which room is lacking, less of it is
+ * lacking than at k. A page that stays away so long has been of use all the while. */
+static int find_relief(struct belady *b)
+{
+    uint32_t n = (uint32_t)b->u->nops, depth = 0, origin = 0;
+    uint32_t *pages = malloc((n + 1) * sizeof *pages), *stack = malloc((n + 1) * sizeof *stack);
+
+    b->relief = malloc((n + 1) * sizeof *b->relief);
+    if (!pages || !stack || !b->relief || vm_page_units_curve(b->u, pages)) {
+        free(pages);
+        free(stack);
+        return VM_ENOMEM;
+    }
+    for (uint32_t k = 0; k < n; k++)
+        if (pages[k] < pages[origin])
+            origin = k;
+    /* from the emptiest op backwards once round: stack = positions of the maxima of what follows */
+    for (uint32_t i = n; i-- > 0;) {
+        uint32_t k = (origin + i) % n;
+        if (pages[k] <= b->capacity) { /* the stretch begins after it */
+            depth = 0;
+            b->relief[k] = 1;
+            continue;
+        }
+        uint32_t lo = 0, hi = depth; /* heights on the stack rise towards its top */
+        while (lo < hi) {
+            uint32_t mid = (lo + hi) / 2;
+            if (pages[(origin + stack[mid]) % n] < pages[k])
+                lo = mid + 1;
+            else
+                hi = mid;
+        }
+        b->relief[k] = lo < depth ? stack[lo] - i + 1 : 1;
+        if (!depth || pages[(origin + stack[depth - 1]) % n] < pages[k])
+            stack[depth++] = i;
+    }
+    free(pages);
+    free(stack);
+    return VM_OK;
+}
+
 int vm_belady(const struct vm_page_units *u, uint64_t capacity, struct vm_eviction **list,
               size_t *count)
 {
@@ -177,9 +254,13 @@ int vm_belady(const struct vm_page_units *u, uint64_t capacity, struct vm_evicti
 
     b.bu = calloc(u->nunits + 1, sizeof *b.bu);
     if (snapshot && b.bu) {
-        for (size_t i = 0; i < u->nunits; i++)
+        for (size_t i = 0; i < u->nunits; i++) {
             b.bu[i].use = VM_NONE;
-        rc = unused_units(&b);
+            b.bu[i].clean = u->units[i].npages; /* what is never written has its copy for good */
+        }
+        rc = find_relief(&b);
+        if (!rc)
+            rc = unused_units(&b);
         size_t keep_n = b.n;
         for (int pass = 0; pass < 8 && !rc; pass++) {
             b.n = keep_n;
@@ -191,7 +272,9 @@ int vm_belady(const struct vm_page_units *u, uint64_t capacity, struct vm_evicti
     free(snapshot);
     free(b.bu);
     free(b.kept);
+    free(b.relief);
     vm_use_heap_fini(&b.heap);
+    vm_use_heap_fini(&b.clean);
     if (rc) {
         free(b.list);
         return rc;

@@ -11,6 +11,7 @@ struct vm_eviction {
     uint32_t npages;
     uint32_t need_op; /* op that needs the room, plus nops if in the next iteration */
     uint32_t dead;    /* the gap's contents are dead                                */
+    uint32_t release; /* op after which they may leave; for the scheduler's use     */
 };
 
 /* Evictions of one iteration of the steady state with `capacity` pages. *list is malloc'd, the

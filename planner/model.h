@@ -270,6 +270,9 @@ struct vm_plan {
     uint64_t max_live_bytes;
     uint64_t predicted_ns, bound_ns, compute_ns;
     uint64_t out_bytes, in_bytes;
+    uint64_t window_ns; /* while pages move, issue an op only when the ops issued and not finished take
+                           no longer than this: contents far ahead take room that returning pages
+                           need sooner; 0 = no limit */
 };
 
 void vm_trace_fini(struct vm_trace *t);

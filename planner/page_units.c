@@ -478,13 +478,12 @@ uint64_t vm_page_units_work(const struct vm_page_units *u, uint32_t *op)
     return most;
 }
 
-uint64_t vm_page_units_peak(const struct vm_page_units *u)
+int vm_page_units_curve(const struct vm_page_units *u, uint32_t *pages)
 {
-    int64_t *delta = calloc(u->nops + 2, sizeof *delta);
-    int64_t now = 0, most = 0;
+    int64_t *delta = calloc(u->nops + 2, sizeof *delta), now = 0;
 
     if (!delta)
-        return UINT64_MAX;
+        return VM_ENOMEM;
     for (size_t i = 0; i < u->nunits; i++) {
         const struct vm_page_unit *un = &u->units[i];
         int64_t n = un->npages;
@@ -495,21 +494,30 @@ uint64_t vm_page_units_peak(const struct vm_page_units *u)
             uint32_t use = un->use + j, next = vm_page_next_use(u, un, use, &wraps);
             uint32_t from = u->uses[use].op;
             bool live = next != VM_NONE && (u->uses[use].flags & VM_PU_LIVE_AFTER);
-            uint32_t to = live ? u->uses[next].op : from + 1;
             delta[from] += n;
-            if (live && wraps) {
+            delta[live ? u->uses[next].op : from + 1] -= n;
+            if (live && wraps)
                 now += n;
-                delta[to] -= n;
-            } else {
-                delta[to] -= n;
-            }
         }
     }
     for (size_t k = 0; k < u->nops; k++) {
         now += delta[k];
-        if (now > most)
-            most = now;
+        pages[k] = now < UINT32_MAX ? (uint32_t)now : UINT32_MAX;
     }
     free(delta);
-    return (uint64_t)most;
+    return VM_OK;
+}
+
+uint64_t vm_page_units_peak(const struct vm_page_units *u)
+{
+    uint32_t *pages = malloc((u->nops + 1) * sizeof *pages);
+    uint64_t most = 0;
+
+    if (!pages || vm_page_units_curve(u, pages))
+        most = UINT64_MAX;
+    for (size_t k = 0; k < u->nops && most != UINT64_MAX; k++)
+        if (pages[k] > most)
+            most = pages[k];
+    free(pages);
+    return most;
 }

@@ -74,5 +74,7 @@ uint64_t vm_page_units_work(const struct vm_page_units *u, uint32_t *op);
 /* The most pages that hold contents that matter, or are in use, at one op; without any paging this
  * is what the device must hold. */
 uint64_t vm_page_units_peak(const struct vm_page_units *u);
+/* The same for every op: pages[0..nops). VM_OK or VM_ENOMEM. */
+int vm_page_units_curve(const struct vm_page_units *u, uint32_t *pages);
 
 #endif

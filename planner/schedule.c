@@ -7,6 +7,7 @@
 
 #include "belady.h"
 #include "slack_tree.h"
+#include "use_heap.h"
 
 struct work {
     const struct vm_page_units *u;
@@ -17,6 +18,12 @@ struct work {
     struct vm_move *moves;
     size_t n, cap;
 };
+
+/* Pages that move as one: fine enough that a part can go while the rest has no room yet. */
+static uint32_t grain_of(const struct work *w)
+{
+    return (uint32_t)(w->capacity / 512 > 1 ? w->capacity / 512 : 1);
+}
 
 static int add_move(struct work *w, struct vm_move mv)
 {
@@ -232,7 +239,7 @@ static int place_fetches(struct work *w, const int64_t *occ)
         free(f);
         return VM_ENOMEM;
     }
-    uint32_t grain = (uint32_t)(w->capacity / 64 > 1 ? w->capacity / 64 : 1);
+    uint32_t grain = grain_of(w);
     int64_t front = -(int64_t)n;
     for (size_t i = 0; i < nf && !rc; i++)
         for (uint32_t left = f[i].npages; left && !rc;) {
@@ -259,55 +266,141 @@ static int place_fetches(struct work *w, const int64_t *occ)
     return rc;
 }
 
-static int place_evictions(struct work *w)
+/* ---- departures -----------------------------------------------------------------------------*/
+
+static struct vm_move departure(const struct work *w, const struct vm_eviction *e, uint32_t op,
+                                uint32_t npages)
 {
+    (void)w;
+    return (struct vm_move){.op = op, .need_op = e->need_op, .unit = e->unit, .use = e->use,
+                            .npages = npages, .kind = e->dead ? VM_ACT_DROP : VM_ACT_OUT,
+                            .reason = e->dead ? VM_WHY_DEAD : VM_WHY_CAPACITY};
+}
+
+/* Evictions in the order in which they may begin. */
+static int cmp_release(const void *a, const void *b)
+{
+    const struct vm_eviction *x = a, *y = b;
+    uint32_t xo = x->release, yo = y->release;
+    if (xo != yo)
+        return xo < yo ? -1 : 1;
+    return x->need_op < y->need_op ? -1 : x->need_op > y->need_op;
+}
+
+/* Plays the link out over the op times of the last simulation, always sending the pages whose room is
+ * needed first (earliest deadline first), and hangs each piece on the op that ends just before it is
+ * sent. end_ns: when each op ends; NULL: hang each on the op that releases it. */
+static int place_evictions(struct work *w, const double *end_ns)
+{
+    uint32_t n = (uint32_t)w->u->nops, done = 0, grain = grain_of(w);
+    double page_ns = (double)w->u->page_bytes / w->m->out_bps * 1e9, t = 0;
+    struct vm_use_heap ready = {0};
+    struct vm_use_entry top;
+    size_t next = 0;
     int rc = VM_OK;
 
-    for (size_t i = 0; i < w->nev && !rc; i++) {
-        const struct vm_eviction *e = &w->ev[i];
-        rc = add_move(w, (struct vm_move){.op = e->use == VM_NONE ? 0 : w->u->uses[e->use].op,
-                                          .need_op = e->need_op, .unit = e->unit, .use = e->use,
-                                          .npages = e->npages,
-                                          .kind = e->dead ? VM_ACT_DROP : VM_ACT_OUT,
-                                          .reason = e->dead ? VM_WHY_DEAD : VM_WHY_CAPACITY});
+    for (size_t i = 0; i < w->nev; i++)
+        w->ev[i].release = w->ev[i].use == VM_NONE ? 0 : w->u->uses[w->ev[i].use].op;
+    qsort(w->ev, w->nev, sizeof *w->ev, cmp_release);
+    while (!rc && (next < w->nev || ready.n)) {
+        if (end_ns && !ready.n && next < w->nev && t < end_ns[w->ev[next].release])
+            t = end_ns[w->ev[next].release];
+        while (!rc && next < w->nev && (!end_ns || end_ns[w->ev[next].release] <= t)) {
+            struct vm_eviction *e = &w->ev[next];
+            if (!end_ns || e->dead || e->use == VM_NONE)
+                rc = add_move(w, departure(w, e, e->release, e->npages));
+            else
+                rc = vm_use_heap_push(&ready, UINT64_MAX - e->need_op, (uint32_t)next, e->npages);
+            next++;
+        }
+        if (rc || !vm_use_heap_pop(&ready, &top))
+            continue;
+        while (done + 1 < n && end_ns[done + 1] <= t)
+            done++;
+        const struct vm_eviction *e = &w->ev[top.unit];
+        uint32_t m = top.stamp < grain ? top.stamp : grain;
+        rc = add_move(w, departure(w, e, done > e->release ? done : e->release, m));
+        t += m * page_ns;
+        if (!rc && top.stamp > m)
+            rc = vm_use_heap_push(&ready, top.key, top.unit, top.stamp - m);
     }
+    vm_use_heap_fini(&ready);
     return rc;
 }
 
 /* ---- one schedule, and the best of several ----------------------------------------------------*/
 
+static int simulate(const struct work *w, uint64_t total, struct vm_schedule *s, double *start_ns)
+{
+    struct vm_sim_options so = {.capacity_pages = total, .knows_dead = 1,
+                                .window_ns = VM_SCHEDULE_WINDOW_NS};
+
+    s->moves = w->moves;
+    s->nmoves = w->n;
+    s->out_pages = s->in_pages = 0;
+    for (size_t i = 0; i < w->n; i++) {
+        s->out_pages += w->moves[i].kind == VM_ACT_OUT ? w->moves[i].npages : 0;
+        s->in_pages += w->moves[i].kind == VM_ACT_IN ? w->moves[i].npages : 0;
+    }
+    return vm_simulate(w->u, w->m, s->moves, s->nmoves, &so, &s->sim, start_ns, NULL);
+}
+
+/* Moves for the evictions in *w, timed by end_ns (may be NULL), and what they give. */
+static int time_moves(struct work *w, const int64_t *occ, const double *end_ns, uint64_t total,
+                      struct vm_schedule *s, double *start_ns)
+{
+    w->moves = NULL;
+    w->n = w->cap = 0;
+    int rc = place_evictions(w, end_ns);
+    if (!rc)
+        rc = place_fetches(w, occ);
+    if (!rc)
+        rc = vm_schedule_finish(w->u, w->moves, w->n);
+    if (!rc)
+        rc = simulate(w, total, s, start_ns);
+    if (rc)
+        free(w->moves);
+    return rc;
+}
+
+static bool better(const struct vm_schedule *a, const struct vm_schedule *b)
+{
+    return a->sim.iteration_ns < b->sim.iteration_ns;
+}
+
+/* One set of evictions, timed, and timed again by what the simulation says. */
 static int make(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
-                uint64_t usable, struct vm_schedule *out)
+                uint64_t usable, unsigned rounds, struct vm_schedule *out)
 {
     struct work w = {.u = u, .m = m, .capacity = usable};
-    struct vm_schedule s = {0};
-    int64_t *occ = NULL;
+    struct vm_schedule best = {0}, s;
+    double *start = malloc((u->nops + 1) * sizeof *start);
     int rc = vm_belady(u, usable, &w.ev, &w.nev);
+    int64_t *occ = rc ? NULL : occupancy(&w);
 
+    if (!rc && (!occ || !start))
+        rc = VM_ENOMEM;
     if (!rc)
-        rc = place_evictions(&w);
-    if (!rc) {
-        occ = occupancy(&w);
-        rc = occ ? place_fetches(&w, occ) : VM_ENOMEM;
+        rc = time_moves(&w, occ, NULL, total, &best, start);
+    for (unsigned i = 0; i < rounds && !rc; i++) {
+        if (best.sim.iteration_ns <= 1.0005 * best.sim.compute_ns)
+            break;
+        for (size_t k = 0; k < u->nops; k++)
+            start[k] += (double)u->dur_ns[k];
+        if (time_moves(&w, occ, start, total, &s, start))
+            break;
+        if (better(&s, &best)) {
+            vm_schedule_fini(&best);
+            best = s;
+        } else {
+            vm_schedule_fini(&s);
+        }
     }
-    if (!rc)
-        rc = vm_schedule_finish(u, w.moves, w.n);
+    free(start);
     free(occ);
     free(w.ev);
-    if (!rc) {
-        struct vm_sim_options so = {.capacity_pages = total, .knows_dead = 1};
-        s.moves = w.moves;
-        s.nmoves = w.n;
-        for (size_t i = 0; i < w.n; i++) {
-            s.out_pages += w.moves[i].kind == VM_ACT_OUT ? w.moves[i].npages : 0;
-            s.in_pages += w.moves[i].kind == VM_ACT_IN ? w.moves[i].npages : 0;
-        }
-        rc = vm_simulate(u, m, s.moves, s.nmoves, &so, &s.sim, NULL, NULL);
-    }
-    if (rc)
-        free(w.moves);
-    else
-        *out = s;
+    if (!rc)
+        *out = best;
     return rc;
 }
 
@@ -346,7 +439,7 @@ int vm_schedule_build(const struct vm_page_units *u, const struct vm_machine *m,
         if (usable == last)
             continue;
         last = usable;
-        int rc = make(u, m, total, usable, &s);
+        int rc = make(u, m, total, usable, opt->effort ? 3 : 1, &s);
         if (rc && !have)
             return rc;
         if (!rc && (!have || s.sim.iteration_ns < best.sim.iteration_ns)) {

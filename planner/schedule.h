@@ -14,6 +14,10 @@
 
 #include "simulate.h"
 
+/* How far the host may run ahead of the device under a plan, in op time. Farther, contents of later
+ * ops take room that returning pages need sooner; nearer, the device would wait for the host. */
+#define VM_SCHEDULE_WINDOW_NS 1e6
+
 struct vm_schedule {
     struct vm_move *moves; /* sorted by op, OUT and DROP of an op before its INs, each in queue order */
     size_t nmoves;

@@ -650,6 +650,13 @@ static bool run_op(struct sim *s, uint32_t k)
         ;
     while (s->issued - s->finished >= RUN_AHEAD - 1 && step(s, IDLE))
         ;
+    /* contents of ops far ahead would take room that returning pages need sooner */
+    while (s->opt.window_ns > 0 && s->finished < s->issued &&
+           s->last_end - s->opt.window_ns > (s->host > s->now ? s->host : s->now) &&
+           step(s, s->last_end - s->opt.window_ns))
+        ;
+    if (s->opt.window_ns > 0 && s->finished < s->issued && s->host < s->last_end - s->opt.window_ns)
+        s->host = s->last_end - s->opt.window_ns;
     while (!ready(s, k)) {
         if (s->failed)
             return false;
