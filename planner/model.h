@@ -38,7 +38,7 @@ enum vm_event_kind {
     VM_EV_FREE,      /* block goes                                                 */
     VM_EV_OP,        /* launch, copy, memset or library call                       */
     VM_EV_STEP,      /* vmem_step(): the program says an iteration ends here       */
-    VM_EV_HINT,      /* keep / dead / regenerable, for `block`                     */
+    VM_EV_HINT,      /* keep / dead / regenerable / pinned, for `block`            */
     VM_EV_SYNC,      /* the host waited for the device (stream, event or context)  */
 };
 
@@ -97,7 +97,7 @@ enum vm_op_flags {
     VM_OPF_CALL_BEGIN = 8, /* first op of a library call; its other ops follow without this bit */
 };
 
-enum vm_hint { VM_HINT_KEEP = 1, VM_HINT_DEAD, VM_HINT_REGENERABLE };
+enum vm_hint { VM_HINT_KEEP = 1, VM_HINT_DEAD, VM_HINT_REGENERABLE, VM_HINT_PINNED };
 
 struct vm_access {
     uint32_t block; /* index into vm_trace.blocks (or vm_iteration.blocks) */

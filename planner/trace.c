@@ -173,7 +173,7 @@ int vm_trace_add_sync(struct vm_trace *t, uint32_t stream, uint64_t host_ns)
 
 int vm_trace_add_hint(struct vm_trace *t, uint32_t block, unsigned hint, uint64_t host_ns)
 {
-    if (!alive(t, block) || hint < VM_HINT_KEEP || hint > VM_HINT_REGENERABLE)
+    if (!alive(t, block) || hint < VM_HINT_KEEP || hint > VM_HINT_PINNED)
         return VM_EINVAL;
     struct vm_event *e = next_event(t);
     if (!e)
@@ -186,6 +186,8 @@ int vm_trace_add_hint(struct vm_trace *t, uint32_t block, unsigned hint, uint64_
         t->blocks[block].flags |= VM_BLK_KEEP;
     else if (hint == VM_HINT_REGENERABLE)
         t->blocks[block].flags |= VM_BLK_REGENERABLE;
+    else if (hint == VM_HINT_PINNED)
+        t->blocks[block].flags |= VM_BLK_PINNED;
     t->nevents++;
     return VM_OK;
 }
