@@ -105,6 +105,9 @@ static void run_copy(struct sg_op *op)
         d->out_bytes += bytes;
     else
         d->d2d_bytes += bytes;
+    bool dense = (c->height <= 1 || c->spitch == c->width) && c->depth <= 1;
+    if (sg.cfg.racecheck && dense && c->dpitch == c->spitch)
+        sg_race_copied(c->dst, c->src, bytes);
     bool contents = sg.cfg.mode == SG_FUNCTIONAL || (c->src_host && c->dst_host);
     if (!contents)
         return;

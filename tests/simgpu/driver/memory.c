@@ -144,6 +144,7 @@ SG_CALL(cuMemAllocManaged, (CUdeviceptr *out, size_t bytes, unsigned flags), (ou
         sg_dealloc(r);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    r->map.phys->host_writes = true;
     r->flags = flags;
     *out = r->va;
     return CUDA_SUCCESS;
@@ -190,6 +191,7 @@ static CUresult host_alloc(void **out, size_t bytes, unsigned flags)
         return res;
     }
     sg_host_spend((uint64_t)((double)bytes * sg_prices.host_alloc_per_byte));
+    p->host_writes = true;
     r->ctx = c;
     r->flags = flags | CU_MEMHOSTALLOC_DEVICEMAP;
     *out = (void *)r->va;
@@ -238,6 +240,7 @@ static CUresult host_register(void *ptr, size_t bytes, unsigned flags)
     }
     sg_map_attach(&r->map, p, true); /* no file behind p: nothing is mapped anew */
     sg_host_spend((uint64_t)((double)bytes * sg_prices.host_pin_per_byte));
+    p->host_writes = true;
     r->ctx = c;
     r->flags = flags;
     return CUDA_SUCCESS;

@@ -87,6 +87,8 @@ static void stream_edges(struct sg_stream *s, struct sg_op *op)
 {
     sg_op_after(op, s->last);
     if (s->legacy) {
+        if (sg.cfg.racecheck)
+            sg_race_join_retired(op, s->ctx);
         for (struct sg_stream *t = s->ctx->streams; t; t = t->next)
             if (t != s && blocking(t))
                 sg_op_after(op, t->last);
@@ -108,7 +110,7 @@ void sg_enqueue_begin(struct sg_stream *s, struct sg_op *op)
     op->ndeps = 1; /* held until the edges are made */
     op->refs++;    /* the pending one */
     if (sg.cfg.racecheck)
-        sg_race_issue(op, s);
+        sg_race_issue(op, s->lane);
     s->pending++;
     s->ctx->pending++;
     sg.pending++;
@@ -161,6 +163,11 @@ void sg_stream_release(struct sg_stream *s)
         p = &(*p)->next;
     if (*p)
         *p = s->next;
+    if (sg.cfg.racecheck) {
+        if (s->last)
+            sg_race_retire(s->ctx, s->last);
+        sg_race_lane_drop(s->lane);
+    }
     sg_op_unref(s->last);
     free(s);
 }
@@ -189,8 +196,6 @@ void sg_op_done(struct sg_op *op, uint64_t at)
     sg.pending--;
     s->pending--;
     s->ctx->pending--;
-    if (sg.cfg.racecheck)
-        sg_race_op_done(op);
     sg_stream_release(s);
     sg_op_unref(op);
 }

@@ -46,9 +46,11 @@ void sg_report_write(void)
     fprintf(f, " \"out_bytes\": %llu, \"in_bytes\": %llu, \"virtual_time_ns\": %llu,\n",
             (unsigned long long)d->out_bytes, (unsigned long long)d->in_bytes,
             (unsigned long long)(sg.host_ns > sg.dev_ns ? sg.host_ns : sg.dev_ns));
-    fprintf(f, " \"kernels\": %llu, \"copies\": %llu, \"races\": %llu, \"illegal_addresses\": %llu,\n",
+    fprintf(f, " \"kernels\": %llu, \"copies\": %llu, \"races\": %llu, \"undefined_reads\": %llu, "
+               "\"early_frees\": %llu, \"illegal_addresses\": %llu,\n",
             (unsigned long long)sg.kernels, (unsigned long long)sg.copies,
-            (unsigned long long)sg.races, (unsigned long long)sg.illegal);
+            (unsigned long long)sg.races, (unsigned long long)sg.undefined,
+            (unsigned long long)sg.early, (unsigned long long)sg.illegal);
     fprintf(f, " \"devices\": [\n");
     for (int i = 0; i < sg.cfg.ndevices; i++) {
         device_report(f, &sg.dev[i]);

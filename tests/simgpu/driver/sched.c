@@ -277,10 +277,12 @@ CUresult sg_wait_ctx(struct sg_ctx *c)
             break;
         sg_wait(last);
     }
-    if (sg.cfg.racecheck)
+    if (sg.cfg.racecheck) {
+        sg_race_join_retired(NULL, c);
         for (const struct sg_stream *s = c->streams; s; s = s->next)
             if (s->last)
                 sg_race_host_saw(s->last);
+    }
     return c->sticky;
 }
 

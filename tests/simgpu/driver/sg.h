@@ -51,6 +51,7 @@ struct sg_phys {
     uint64_t id;     /* CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID */
     int64_t file_at; /* functional mode: offset in the memory file, else -1 */
     CUmemAllocationProp prop;
+    bool host_writes; /* the program may write it from the host at any time */
     struct sg_shadow *shadow;
 };
 
@@ -217,6 +218,7 @@ struct sg_ctx {
     uint32_t peers; /* bit of each device whose memory it may touch */
     size_t limits[16];
     CUfunc_cache cache_config;
+    struct sg_clock *retired; /* race check: all that streams destroyed since did */
 };
 
 struct sg_device {
@@ -245,7 +247,7 @@ struct sg_state {
     uint64_t rng;
     unsigned hostfns; /* host functions that are executing, outside the lock */
     unsigned pending; /* operations not yet done */
-    uint64_t races, illegal;
+    uint64_t races, undefined, early, illegal; /* findings */
     uint64_t kernels, copies;
     uint64_t host_used, host_limit;
     int memfile;
@@ -390,7 +392,7 @@ CUresult sg_alloc(enum sg_kind kind, struct sg_ctx *c, size_t bytes, struct sg_r
 void sg_dealloc(struct sg_range *r);
 
 /* ---- race check (race.c) ---- */
-void sg_race_issue(struct sg_op *op, struct sg_stream *s);
+void sg_race_issue(struct sg_op *op, unsigned lane); /* its clock starts at what the host saw */
 void sg_race_join(struct sg_op *op, const struct sg_op *pred);
 void sg_race_host_saw(const struct sg_op *op);
 void sg_race_access(struct sg_op *op, struct sg_phys *p, uint64_t off, size_t bytes, int mode,
@@ -398,8 +400,11 @@ void sg_race_access(struct sg_op *op, struct sg_phys *p, uint64_t off, size_t by
 void sg_race_host_write(struct sg_phys *p, uint64_t off, size_t bytes);
 void sg_race_free(struct sg_phys *p, uint64_t off, size_t bytes, uint64_t va, const char *what);
 void sg_race_forget(struct sg_phys *p);
-void sg_race_op_done(struct sg_op *op);
+void sg_race_copied(uint64_t dst, uint64_t src, size_t bytes);
 unsigned sg_race_lane_new(void);
+void sg_race_lane_drop(unsigned lane);
 void sg_race_clock_free(struct sg_op *op);
+void sg_race_retire(struct sg_ctx *c, const struct sg_op *op);
+void sg_race_join_retired(struct sg_op *op, const struct sg_ctx *c); /* op NULL: the host */
 
 #endif
