@@ -1,0 +1,139 @@
+/* cuDNN's legacy calls (cudnn.def). Extents are read from the call's descriptors, through the same
+ * cuDNN that will execute it. */
+#include <cudnn.h>
+
+#include "library.h"
+
+static const char *const sonames[] = {
+    "libcudnn.so.9", "libcudnn_ops.so.9", "libcudnn_cnn.so.9", "libcudnn_adv.so.9",
+    "libcudnn.so.8", "libcudnn_ops_infer.so.8", "libcudnn.so.7", NULL};
+static const struct vm_library cudnn = {sonames};
+
+/* ---- descriptors ------------------------------------------------------------------------------*/
+
+typedef cudnnStatus_t (*size_fn)(const cudnnTensorDescriptor_t, size_t *);
+typedef cudnnStatus_t (*filter_size_fn)(const cudnnFilterDescriptor_t, size_t *);
+typedef cudnnStatus_t (*shape_fn)(const cudnnTensorDescriptor_t, int, cudnnDataType_t *, int *, int *,
+                                  int *);
+typedef cudnnStatus_t (*filter_shape_fn)(const cudnnFilterDescriptor_t, int, cudnnDataType_t *,
+                                         cudnnTensorFormat_t *, int *, int *);
+
+struct extent {
+    size_t bytes;  /* 0: not known */
+    bool packed;   /* every byte between first and last belongs to the tensor */
+    bool doubles;  /* alpha and beta are double, not float */
+};
+
+static size_t element_bytes(cudnnDataType_t type)
+{
+    switch ((int)type) {
+    case CUDNN_DATA_DOUBLE:
+    case CUDNN_DATA_INT64: return 8;
+    case CUDNN_DATA_FLOAT:
+    case CUDNN_DATA_INT32: return 4;
+    case CUDNN_DATA_HALF:
+    case CUDNN_DATA_BFLOAT16: return 2;
+    case CUDNN_DATA_INT8:
+    case CUDNN_DATA_UINT8: return 1;
+    default: return 0; /* vectors of elements: extent known, packing not asked */
+    }
+}
+
+static struct extent tensor_extent(const void *caller, cudnnTensorDescriptor_t desc)
+{
+    struct extent e = {0, false, false};
+    static _Atomic(vm_any_fn) size_slot, shape_slot;
+    size_fn size = (size_fn)vm_library_real(&cudnn, &size_slot, "cudnnGetTensorSizeInBytes", caller);
+    shape_fn shape =
+        (shape_fn)vm_library_real(&cudnn, &shape_slot, "cudnnGetTensorNdDescriptor", caller);
+    cudnnDataType_t type;
+    int n = 0, dims[CUDNN_DIM_MAX], strides[CUDNN_DIM_MAX];
+    if (!desc || !size || size(desc, &e.bytes) != CUDNN_STATUS_SUCCESS) {
+        e.bytes = 0;
+        return e;
+    }
+    if (!shape || shape(desc, CUDNN_DIM_MAX, &type, &n, dims, strides) != CUDNN_STATUS_SUCCESS)
+        return e;
+    size_t elements = element_bytes(type);
+    for (int i = 0; i < n && i < CUDNN_DIM_MAX; i++)
+        elements *= (size_t)dims[i];
+    e.packed = elements == e.bytes;
+    e.doubles = type == CUDNN_DATA_DOUBLE;
+    return e;
+}
+
+static struct extent filter_extent(const void *caller, cudnnFilterDescriptor_t desc)
+{
+    struct extent e = {0, true, false}; /* filters have no strides */
+    static _Atomic(vm_any_fn) size_slot, shape_slot;
+    filter_size_fn size =
+        (filter_size_fn)vm_library_real(&cudnn, &size_slot, "cudnnGetFilterSizeInBytes", caller);
+    filter_shape_fn shape =
+        (filter_shape_fn)vm_library_real(&cudnn, &shape_slot, "cudnnGetFilterNdDescriptor", caller);
+    cudnnDataType_t type;
+    cudnnTensorFormat_t format;
+    int n = 0, dims[CUDNN_DIM_MAX];
+    if (!desc || !size || size(desc, &e.bytes) != CUDNN_STATUS_SUCCESS)
+        e.bytes = 0;
+    else if (shape && shape(desc, CUDNN_DIM_MAX, &type, &format, &n, dims) == CUDNN_STATUS_SUCCESS)
+        e.doubles = type == CUDNN_DATA_DOUBLE;
+    return e;
+}
+
+/* cuDNN's scalars are on the host: float, or double for double tensors. */
+static bool beta_is_zero(const void *beta, struct extent e)
+{
+    return vm_library_zero(beta, e.doubles ? sizeof(double) : sizeof(float));
+}
+
+static void write_extent(struct vm_libcall *call, void *p, struct extent e, const void *beta,
+                         unsigned role)
+{
+    unsigned mode = !beta_is_zero(beta, e) ? VM_RW : e.packed ? VM_WRITE | VM_TOTAL : VM_WRITE;
+    vm_library_touch(call, p, e.bytes, mode, role);
+}
+
+static const double no_beta; /* OUT_ALL: as with beta = 0 */
+
+/* ---- the accesses of cudnn.def ----------------------------------------------------------------*/
+
+#define TOUCH(p, bytes, mode, role)    vm_library_touch(&call, p, bytes, mode, VM_ROLE_##role);
+#define IN(p, desc, role)              if (p) TOUCH(p, tensor_extent(caller, desc).bytes, VM_READ, role)
+#define INOUT(p, desc, role)           if (p) TOUCH(p, tensor_extent(caller, desc).bytes, VM_RW, role)
+#define OUT(p, desc, beta, role)       if (p) write_extent(&call, p, tensor_extent(caller, desc), beta, VM_ROLE_##role);
+#define OUT_ALL(p, desc, role)         OUT(p, desc, &no_beta, role)
+#define FILTER_IN(p, desc)             if (p) TOUCH(p, filter_extent(caller, desc).bytes, VM_READ, W)
+#define FILTER_OUT(p, desc, beta)      if (p) write_extent(&call, p, filter_extent(caller, desc), beta, VM_ROLE_DW);
+#define STATE(p, desc)                 INOUT(p, desc, STATE)
+#define SCRATCH(p, n)                  if (n) TOUCH(p, n, VM_WRITE | VM_TOTAL, WORKSPACE)
+#define KEPT(p, n)                     if (n) TOUCH(p, n, VM_RW, STATE)
+#define KEPT_IN(p, n)                  if (n) TOUCH(p, n, VM_READ, STATE)
+#define RAW_IN(p, n, role)             if (n) TOUCH(p, n, VM_READ, role)
+#define RAW_OUT(p, n)                  if (n) TOUCH(p, n, VM_WRITE, NONE)
+#define WHOLE_IN(p, role)              TOUCH(p, 0, VM_READ, role)
+#define WHOLE_OUT(p, role)             TOUCH(p, 0, VM_WRITE, role)
+#define WHOLE_INOUT(p, role)           TOUCH(p, 0, VM_RW, role)
+#define PURE()                         call.flags |= VM_OPF_PURE;
+#define PURE_IF(beta, desc)            if (beta_is_zero(beta, tensor_extent(caller, desc))) call.flags |= VM_OPF_PURE;
+
+#define VM_OPF_0 0
+
+#define VM_CUDNN(function, layer, direction, params, args, accesses)                               \
+    VM_EXPORT cudnnStatus_t function params                                                        \
+    {                                                                                              \
+        static _Atomic(vm_any_fn) slot;                                                            \
+        const void *caller = __builtin_return_address(0);                                          \
+        cudnnStatus_t(*real) params = (cudnnStatus_t(*) params)vm_library_real(                    \
+            &cudnn, &slot, #function, caller);                                                     \
+        struct vm_libcall call;                                                                    \
+        if (!real)                                                                                 \
+            return CUDNN_STATUS_NOT_INITIALIZED;                                                   \
+        if (!vm_library_begin(&call, #function, VM_LAYER_##layer, VM_OPF_##direction))             \
+            return real args;                                                                      \
+        accesses vm_library_issue();                                                               \
+        cudnnStatus_t status = real args;                                                          \
+        vm_library_end(&call);                                                                     \
+        return status;                                                                             \
+    }
+
+#include "cudnn.def"
