@@ -16,6 +16,7 @@ struct vm_policy {
     const char *name;
     const char *summary; /* one line for --help and docs */
     /* Fills *plan (placement and actions). 0, VM_UNFIT, or negative; why[] says what and the way out.
+     * On success it may hold a note for the reader of the plan, else it is left as it was.
      * Thread-safe: works only on its arguments. */
     int (*plan)(const struct vm_policy_input *in, struct vm_plan *plan, struct vm_error *why);
     unsigned uses_plan : 1;   /* 0: the runtime only records ("none") or pages on demand ("lru") */

@@ -5,10 +5,14 @@
 #include "policy.h"
 
 extern const struct vm_policy vm_policy_none, vm_policy_pool, vm_policy_lru, vm_policy_auto;
+extern const struct vm_policy vm_policy_vdnn_all, vm_policy_vdnn_conv, vm_policy_vdnn_dyn;
 
 static const struct vm_policy *const all[] = {
     &vm_policy_auto,
     &vm_policy_pool,
+    &vm_policy_vdnn_all,
+    &vm_policy_vdnn_conv,
+    &vm_policy_vdnn_dyn,
     &vm_policy_lru,
     &vm_policy_none,
     NULL,
