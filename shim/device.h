@@ -143,6 +143,8 @@ struct vm_host_pool {
 struct vm_recorder;
 struct vm_executor;
 struct vm_replan;
+struct vm_graph_ref;
+struct vm_graph_pins;
 
 struct vm_device {
     pthread_mutex_t lock;
@@ -201,7 +203,11 @@ struct vm_device {
     struct vm_queue in_wait;  /* pages to bring back, in order */
 
     uint64_t g;       /* operations issued so far */
-    unsigned captures; /* stream captures that are open */
+    unsigned captures;   /* stream captures that are open */
+    bool captures_mixed; /* several were open at once     */
+    struct vm_graph_pins *capture_pins; /* named in the captures that are open */
+    struct vm_graph_ref *graphs;
+    unsigned ngraphs, cap_graphs;
     unsigned entered; /* operations between before and after */
     bool pressure;    /* something had to leave: from now on every operation leaves a tick */
     uint64_t float_chunks; /* chunks that demand paging tries to keep free */

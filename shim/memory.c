@@ -185,8 +185,8 @@ bool vm_rt_relieve(void)
     return given > 0;
 }
 
-/* As an operation that touches the block would: its pages come, and then they stay. */
-void vm_rt_pin(CUdeviceptr p)
+/* As an operation that touches the block would; the block stays pinned if `stay`. */
+static void fetch(CUdeviceptr p, bool stay)
 {
     struct vm_device *d = vm_device_of(p);
     if (!d || d->broken != CUDA_SUCCESS)
@@ -197,14 +197,27 @@ void vm_rt_pin(CUdeviceptr p)
     if (i != VM_NO && s && !d->blocks[i].escaped) {
         struct vm_op op;
         vm_op_init(&op, VM_OP_OTHER, NULL, false);
-        op.acc[0] = (struct vm_op_access){.addr = p, .block = i, .mode = VM_RW, .device = (uint8_t)d->ordinal};
+        op.acc[0] = (struct vm_op_access){
+            .addr = p, .block = i, .mode = VM_RW, .device = (uint8_t)d->ordinal};
         op.nacc = 1;
-        vm_block_pin(d, &d->blocks[i], true);
-        d->blocks[i].escaped = true;
+        vm_block_pin(d, &d->blocks[i], stay);
+        d->blocks[i].escaped = stay;
         if (!vm_block_resident(d, &d->blocks[i]) && vm_make_resident(d, &op, s) != CUDA_SUCCESS)
             vm_log(PIN_FAILED, (unsigned long long)d->blocks[i].size);
+        if (!stay)
+            vm_block_unpin(d, &d->blocks[i], false);
     }
     pthread_mutex_unlock(&d->lock);
+}
+
+void vm_rt_pin(CUdeviceptr p)
+{
+    fetch(p, true);
+}
+
+void vm_rt_fetch(CUdeviceptr p)
+{
+    fetch(p, false);
 }
 
 void vm_rt_escape_scan(const void *host, size_t bytes)

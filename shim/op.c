@@ -7,6 +7,7 @@
 #include "chunk_pool.h"
 #include "driver.h"
 #include "executor.h"
+#include "graph.h"
 #include "hints.h"
 #include "libcall.h"
 #include "log.h"
@@ -173,7 +174,7 @@ static void unpin_all(struct vm_device *d, const struct vm_op *op)
 static void pin_captured(struct vm_device *d, const struct vm_op *op)
 {
     for (unsigned i = 0; i < op->nacc; i++)
-        vm_block_pin(d, &d->blocks[op->acc[i].block], true);
+        vm_graph_captured(d, &d->blocks[op->acc[i].block]);
 }
 
 /* While a capture is open, the thread may make our calls only in relaxed mode (facts on captures). */

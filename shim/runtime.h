@@ -52,6 +52,8 @@ void vm_rt_total_mem(CUdevice dev, size_t *total_bytes);
 bool vm_rt_relieve(void);
 /* The block must not leave the device any more (texture, IPC, mapped-memory or module escape). */
 void vm_rt_pin(CUdeviceptr p);
+/* Makes the block resident, as an operation that touches it would. */
+void vm_rt_fetch(CUdeviceptr p);
 
 /* ---- operations ------------------------------------------------------------------------------*/
 
@@ -148,15 +150,17 @@ void vm_rt_poke(void);
 
 /* ---- capture and graphs ---------------------------------------------------------------------- */
 
-/* A capture begins on `s` (after success) / ended. While one is open the runtime records and moves
- * nothing by itself. A graph bakes addresses in, and nobody tells when its last executable is gone
- * for good: every block that is named in a capture or by a graph's node stays on the device until the
- * program frees it. */
+/* A capture begins on `s` (after success) / ended (`graph` NULL: it was invalidated). While one is open
+ * the runtime records and moves nothing by itself. Blocks named in a capture, or by a node of a
+ * graph, stay on the device until the graph and all executables made from it are gone. */
 void vm_rt_capture_begin(CUstream s);
 void vm_rt_capture_end(CUstream s, CUgraph graph);
 bool vm_rt_capturing(CUstream s);
-/* A node of `graph` names this address. */
+/* A node of `graph` names this address / the executable made from a graph / either goes. */
 void vm_rt_graph_names(CUgraph graph, CUdeviceptr p);
+void vm_rt_graph_instantiated(CUgraphExec exec, CUgraph graph);
+void vm_rt_graph_gone(CUgraph graph);
+void vm_rt_graph_exec_gone(CUgraphExec exec);
 
 /* ---- the program's own words (include/vmem.h) ------------------------------------------------ */
 

@@ -1,6 +1,7 @@
 /* Where the host waits, due page moves go on (runtime.h). And captures, in which nothing may. */
 #include "block.h"
 #include "driver.h"
+#include "graph.h"
 #include "pager.h"
 #include "runtime.h"
 #include "stream.h"
@@ -145,7 +146,6 @@ void vm_rt_capture_begin(CUstream s)
 void vm_rt_capture_end(CUstream s, CUgraph graph)
 {
     struct vm_device *d = vm_device_default();
-    (void)graph;
     if (!d)
         return;
     pthread_mutex_lock(&d->lock);
@@ -153,6 +153,7 @@ void vm_rt_capture_end(CUstream s, CUgraph graph)
     if (st && st->capturing) {
         st->capturing = false;
         d->captures--;
+        vm_graph_capture_over(d, graph);
     }
     pthread_mutex_unlock(&d->lock);
 }
@@ -181,10 +182,4 @@ bool vm_rt_capturing(CUstream stream)
     }
     pthread_mutex_unlock(&d->lock);
     return c;
-}
-
-void vm_rt_graph_names(CUgraph graph, CUdeviceptr p)
-{
-    (void)graph;
-    vm_rt_pin(p);
 }

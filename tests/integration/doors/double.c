@@ -172,7 +172,7 @@ void vm_op_init(struct vm_op *op, enum vm_op_kind kind, CUstream stream, bool pe
 static void touch(struct vm_op *op, int b, unsigned mode, unsigned role)
 {
     if (op->nacc < op->cap) {
-        op->acc[op->nacc].block = (void *)(uintptr_t)(b + 1);
+        op->acc[op->nacc].block = (uint32_t)(b + 1);
         op->acc[op->nacc].mode = (uint8_t)mode;
         op->acc[op->nacc].role = (uint8_t)role;
         op->nacc++;
@@ -225,7 +225,7 @@ CUresult vm_rt_op_before(struct vm_op *op)
     text[0] = 0;
     for (unsigned i = 0; i < op->nacc && n < sizeof text; i++)
         n += vm_format(text + n, sizeof text - n, " b%u:%s%s%s%s/%u",
-                       (unsigned)(uintptr_t)op->acc[i].block - 1, op->acc[i].mode & VM_READ ? "r" : "",
+                       (unsigned)op->acc[i].block - 1, op->acc[i].mode & VM_READ ? "r" : "",
                        op->acc[i].mode & VM_WRITE ? "w" : "", op->acc[i].mode & VM_TOTAL ? "t" : "",
                        op->acc[i].mode & VM_UNKNOWN ? "u" : "", op->acc[i].role);
     note("%s %s%s%s%s sig=%lx%s", kinds[op->kind], op->name ? op->name : "-",
