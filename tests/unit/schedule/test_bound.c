@@ -1,0 +1,131 @@
+/* The lower bound against exhaustive search and against simulated schedules. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bound.h"
+#include "schedule.h"
+#include "small.h"
+
+#define PERIODS 4 /* as the bound looks through so many iterations */
+
+struct tiny {
+    struct vm_iteration it;
+    uint64_t *offsets;
+    struct vm_page_units u;
+};
+
+static void tiny_make(struct tiny *t, uint64_t seed, const struct small_shape *shape)
+{
+    struct vm_error why = {""};
+    small_iteration(seed, shape, &t->it, &t->offsets);
+    cr_assert_eq(vm_page_units_build(&t->it, t->offsets, SMALL_PAGE, &t->u, &why), VM_OK, "%s",
+                 why.text);
+}
+
+static void tiny_free(struct tiny *t)
+{
+    vm_page_units_fini(&t->u);
+    vm_iteration_fini(&t->it);
+    free(t->offsets);
+}
+
+/* Is the time of an iteration under the best schedule ever below the bound, and how often equal? */
+Test(bound, exhaustive)
+{
+    static const struct small_shape shape = {4, 5, 1, 2, 3};
+    unsigned cases = 0, equal = 0;
+
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        struct tiny t;
+        tiny_make(&t, seed, &shape);
+        uint32_t work = (uint32_t)vm_page_units_work(&t.u, NULL), ticks = 1 + (uint32_t)(seed % 3);
+        uint32_t peak = (uint32_t)vm_page_units_peak(&t.u);
+        for (uint32_t cap = work; cap < peak; cap++) {
+            struct vm_machine m = small_machine(ticks);
+            struct vm_bound b;
+            cr_assert_eq(vm_bound_build(&t.u, &m, cap, 0, &b), VM_OK);
+            uint32_t best = small_optimum(&t.u, cap, ticks, PERIODS, 400000);
+            if (best == UINT32_MAX)
+                continue;
+            double bound = b.ns * PERIODS / SMALL_TICK;
+            cr_assert(bound <= best + 1e-6, "seed %llu, %u pages, copy %u: bound %.2f, optimum %u",
+                      (unsigned long long)seed, cap, ticks, bound, best);
+            cases++;
+            equal += bound > best - 1e-6;
+        }
+        tiny_free(&t);
+    }
+    printf("bound: %u small cases, equal to the optimum in %u\n", cases, equal);
+    cr_assert_gt(cases, 100);
+    cr_assert_geq(equal * 100, cases * 60);
+}
+
+/* With room for everything the search must find the ops alone: it can be believed. */
+Test(bound, search_without_pressure)
+{
+    static const struct small_shape shape = {4, 5, 1, 2, 3};
+
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct tiny t;
+        tiny_make(&t, seed, &shape);
+        uint32_t all = small_optimum(&t.u, (uint32_t)vm_page_units_peak(&t.u), 2, 1, 400000);
+        double sum = 0;
+        for (size_t k = 0; k < t.u.nops; k++)
+            sum += (double)t.u.dur_ns[k] / SMALL_TICK;
+        cr_assert_float_eq(all, sum, 1e-9, "seed %llu", (unsigned long long)seed);
+        tiny_free(&t);
+    }
+}
+
+/* A planted failure: the bound for one page less is not a bound, and the comparison notices. */
+Test(bound, planted_failure)
+{
+    static const struct small_shape shape = {4, 5, 1, 2, 3};
+    unsigned caught = 0;
+
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        struct tiny t;
+        tiny_make(&t, seed, &shape);
+        uint32_t work = (uint32_t)vm_page_units_work(&t.u, NULL);
+        uint32_t peak = (uint32_t)vm_page_units_peak(&t.u);
+        struct vm_machine m = small_machine(3);
+        struct vm_bound b;
+        if (work + 1 <= peak && vm_bound_build(&t.u, &m, work, 0, &b) == VM_OK) {
+            uint32_t best = small_optimum(&t.u, work + 1, 3, PERIODS, 400000);
+            caught += best != UINT32_MAX && b.ns * PERIODS / SMALL_TICK > best + 1e-6;
+        }
+        tiny_free(&t);
+    }
+    cr_assert_gt(caught, 10);
+}
+
+/* On larger iterations no simulated schedule is faster than the bound. */
+Test(bound, below_simulation)
+{
+    unsigned cases = 0;
+
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        struct small_shape shape = {10 + (uint32_t)(seed % 40), 12 + (uint32_t)(seed % 31), 5, 4, 6};
+        struct tiny t;
+        tiny_make(&t, seed, &shape);
+        uint64_t work = vm_page_units_work(&t.u, NULL), peak = vm_page_units_peak(&t.u);
+        for (uint64_t cap = work; cap <= peak; cap += 1 + (peak - work) / 4) {
+            struct vm_machine m = small_machine(1 + (uint32_t)(seed % 3));
+            struct vm_schedule_options opt = {.capacity_pages = cap, .effort = 1};
+            struct vm_schedule s;
+            struct vm_bound b;
+            struct vm_error why = {""};
+            cr_assert_eq(vm_bound_build(&t.u, &m, cap, 0, &b), VM_OK);
+            cr_assert_eq(vm_schedule_build(&t.u, &m, &opt, &s, &why), VM_OK, "seed %llu cap %llu: %s",
+                         (unsigned long long)seed, (unsigned long long)cap, why.text);
+            cr_assert(s.sim.iteration_ns >= b.ns * (1 - 1e-9), "seed %llu, %llu pages: %.0f < %.0f",
+                      (unsigned long long)seed, (unsigned long long)cap, s.sim.iteration_ns, b.ns);
+            cr_assert_leq(s.sim.peak_pages, cap);
+            vm_schedule_fini(&s);
+            cases++;
+        }
+        tiny_free(&t);
+    }
+    printf("bound: %u simulated schedules, none below it\n", cases);
+}
