@@ -519,3 +519,10 @@ int vm_bound_build(const struct vm_page_units *u, const struct vm_machine *m, ui
         *out = b;
     return rc;
 }
+
+unsigned vm_bound_points(const struct vm_page_units *u)
+{
+    size_t n = 4000000 / (u->nuses + 1);
+
+    return n < 4 ? 4 : n > 256 ? 256 : (unsigned)n;
+}

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bound.h"
 #include "pack.h"
 
 int vm_machine_check(const struct vm_machine *m, struct vm_error *why)
@@ -60,6 +61,9 @@ int vm_paged_plan(const char *policy, const struct vm_policy_input *in, const st
     if (rc)
         return rc;
     rc = vm_plan_add_schedule(p->it, &p->units, s, &made);
+    struct vm_bound b;
+    if (!rc && !vm_bound_build(&p->units, p->machine, p->capacity, vm_bound_points(&p->units), &b))
+        made.bound_ns = (uint64_t)b.ns;
     if (rc)
         vm_plan_fini(&made);
     else
