@@ -4,7 +4,8 @@
   run_api.py PROGRAM EXPECTED --driver DIR [--vmem LIBVMEM] [--bless]
 
 Functional mode with the race check, two devices, several seeds. With --vmem each seed runs under
-LD_PRELOAD, once with the budget that libvmem.so takes by itself and once with a small one.
+LD_PRELOAD, once with the budget that libvmem.so takes by itself and once with a small one; its host
+memory is limited, because without that a program here would not come to the end of memory.
 --bless writes EXPECTED from a bare run instead.
 """
 import argparse
@@ -61,6 +62,7 @@ def main():
     if a.vmem:
         # the paths are absolute: the loader and libvmem.so find them from any folder
         preload = {"LD_PRELOAD": os.path.abspath(a.vmem), "VMEM_LOG": "warn",
+                   "VMEM_HOST_BUDGET": "96MiB", # so that a program can run out
                    "VMEM_LIBCUDA": os.path.abspath(os.path.join(a.driver, "libcuda.so.1"))}
         variants = [preload, dict(preload, VMEM_BUDGET="24MiB")]
     bad = 0

@@ -38,10 +38,12 @@ static void segments(size_t g)
     DRV(cuMemcpyDtoH(&word[0], va + g - 4, 4));
     DRV(cuMemcpyDtoH(&word[1], va + g, 4));
     printf("two mappings, one range: %d\n", word[0] == 11 && word[1] == 11);
+    DRV(cuCtxSynchronize()); /* unmapping does not wait for work: a program must */
     DRV(cuMemUnmap(va + g, g));
     DRV(cuMemMap(va + g, g, 0, h[2], 0));
     allow(va + g, g);
     DRV(cuMemsetD32(va + g, 22, g / 4));
+    DRV(cuCtxSynchronize());
     DRV(cuMemUnmap(va + g, g));
     DRV(cuMemMap(va + g, g, 0, h[1], 0));
     allow(va + g, g);
