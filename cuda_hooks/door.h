@@ -75,6 +75,19 @@ static inline bool vm_doors_open(void)
            vm_rt_active();
 }
 
+/* Set once the driver reported an error that a context does not survive: from then on allocations
+ * are the driver's to refuse. Cleared when a context goes. */
+extern atomic_bool vm_device_lost;
+
+static inline CUresult vm_noted(CUresult r)
+{
+    if (r == CUDA_ERROR_ILLEGAL_ADDRESS || r == CUDA_ERROR_LAUNCH_TIMEOUT ||
+        r == CUDA_ERROR_ASSERT || r == CUDA_ERROR_ECC_UNCORRECTABLE ||
+        (r >= CUDA_ERROR_HARDWARE_STACK_ERROR && r <= CUDA_ERROR_LAUNCH_FAILED))
+        atomic_store_explicit(&vm_device_lost, true, memory_order_relaxed);
+    return r;
+}
+
 /* ---- driver functions that the doors call themselves ------------------------------------------*/
 
 /* NULL where the driver does not have one. Bound with the hook table (resolve.c). */

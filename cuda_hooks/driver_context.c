@@ -26,12 +26,18 @@ CUresult door_cuDevicePrimaryCtxRetain(vm_fn_cuDevicePrimaryCtxRetain real, bool
     return r;
 }
 
+static void context_goes(CUcontext ctx)
+{
+    vm_rt_context_gone(ctx);
+    atomic_store_explicit(&vm_device_lost, false, memory_order_relaxed);
+}
+
 /* The runtime is told while the context still exists, at the last release or at a reset. */
 static void primary_goes(CUdevice dev)
 {
     CUcontext ctx = atomic_exchange(&primary[dev].ctx, NULL);
     if (ctx)
-        vm_rt_context_gone(ctx);
+        context_goes(ctx);
 }
 
 static void primary_released(CUdevice dev)
@@ -77,13 +83,13 @@ CUresult door_cuDevicePrimaryCtxReset_v2(vm_fn_cuDevicePrimaryCtxReset_v2 real, 
 
 CUresult door_cuCtxDestroy(vm_fn_cuCtxDestroy real, bool per_thread, CUcontext ctx)
 {
-    vm_rt_context_gone(ctx);
+    context_goes(ctx);
     return real(ctx);
 }
 
 CUresult door_cuCtxDestroy_v2(vm_fn_cuCtxDestroy_v2 real, bool per_thread, CUcontext ctx)
 {
-    vm_rt_context_gone(ctx);
+    context_goes(ctx);
     return real(ctx);
 }
 

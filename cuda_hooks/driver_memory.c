@@ -8,6 +8,8 @@ static CUresult serve(CUdeviceptr *out, size_t bytes, enum vm_alloc_kind kind, C
                       bool *handled)
 {
     CUdeviceptr p = 0;
+    if (atomic_load_explicit(&vm_device_lost, memory_order_relaxed))
+        return CUDA_SUCCESS; /* not handled: the driver tells what its context is worth */
     CUresult r = vm_rt_alloc(&p, bytes, kind, stream, handled);
     if (*handled && r == CUDA_SUCCESS)
         *out = p;

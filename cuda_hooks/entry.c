@@ -2,6 +2,7 @@
 #include "door.h"
 
 atomic_int vm_doors_state = VM_DOORS_CLOSED;
+atomic_bool vm_device_lost;
 
 /* Inside libvmem, before cuInit and after a fork the call goes straight on. */
 #define VM_ENTRY_DOOR(symbol, door, per_thread, params, args)                                      \
@@ -13,7 +14,7 @@ atomic_int vm_doors_state = VM_DOORS_CLOSED;
                               ? door_##door(real, per_thread, VM_UNPAREN args)                     \
                               : real args;                                                         \
         vm_leave(scope);                                                                           \
-        return result;                                                                             \
+        return vm_noted(result);                                                                   \
     }
 
 #define VM_ENTRY_DOOR0(symbol, door, per_thread, params, args)                                     \
@@ -24,7 +25,7 @@ atomic_int vm_doors_state = VM_DOORS_CLOSED;
         CUresult result =                                                                          \
             scope.outer && vm_doors_open() ? door_##door(real, per_thread) : real args;            \
         vm_leave(scope);                                                                           \
-        return result;                                                                             \
+        return vm_noted(result);                                                                   \
     }
 
 #define VM_ENTRY_RELIEVE(symbol, door, per_thread, params, args)                                   \
@@ -37,7 +38,7 @@ atomic_int vm_doors_state = VM_DOORS_CLOSED;
             while (result == CUDA_ERROR_OUT_OF_MEMORY && vm_rt_relieve())                          \
                 result = real args;                                                                \
         vm_leave(scope);                                                                           \
-        return result;                                                                             \
+        return vm_noted(result);                                                                   \
     }
 
 #define VM_ENTRY_POKE(symbol, door, per_thread, params, args)                                      \
@@ -49,7 +50,7 @@ atomic_int vm_doors_state = VM_DOORS_CLOSED;
             vm_rt_poke();                                                                          \
         CUresult result = real args;                                                               \
         vm_leave(scope);                                                                           \
-        return result;                                                                             \
+        return vm_noted(result);                                                                   \
     }
 
 #define VM_ENTRY_RAW(symbol, door, per_thread, params, args)

@@ -1,6 +1,5 @@
 /* driver.c: a program that uses the driver API alone, as compilers' run times do: the library is
  * opened by name, its functions are looked up, kernels come from a module. */
-#define API_DRIVER_ONLY
 #include "api.h"
 
 #include <dlfcn.h>

@@ -273,6 +273,9 @@ static const char *touch_map(struct sg_op *op, int device, struct sg_range *r, s
     if (!m || !m->phys)
         return "unmapped memory";
     int have = m->access[device];
+    /* a copy engine reaches each side on the device that holds it */
+    if (op && op->kind == SG_OP_COPY && m->phys->device >= 0 && m->phys->device < SG_MAX_DEVICES)
+        have |= m->access[m->phys->device];
     if (r->kind != SG_VMM && !(op && op->kind == SG_OP_COPY) && !peer_ok(op, device, r))
         return "memory of a device that is no enabled peer";
     if (!(have & 1) || ((mode & SIMGPU_WRITE) && have != CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
