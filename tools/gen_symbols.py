@@ -79,8 +79,7 @@ def main(argv):
     if doubled:
         sys.exit(f"gen_symbols.py: {hooks_def} has more than one row for {', '.join(doubled)}")
     # The per-thread form of cuGetProcAddress is an inline function of cuda.h, not a symbol.
-    jumps = sorted(n for n in names - set(hooks)
-                   if not n.startswith(("cuGetProcAddress", "cuWGL")))  # WGL: Windows only
+    jumps = sorted(n for n in names - set(hooks) if not n.startswith("cuGetProcAddress"))
 
     os.makedirs(out_dir, exist_ok=True)
     write(out_dir, "trampolines.inc",
