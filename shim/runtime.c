@@ -137,4 +137,6 @@ void vm_rt_after_init(void)
 void vm_rt_context_gone(CUcontext ctx)
 {
     vm_device_forget(ctx);
+    if (getpid() == owner && *vm_config()->stats_file) /* the process may end by _exit */
+        write_stats(vm_config()->stats_file);
 }
