@@ -61,13 +61,10 @@ static bool stage(struct sg_copy *c)
     return true;
 }
 
-static CUresult copy(struct side dst, struct side src, size_t width, size_t height, size_t depth,
-                     struct sg_stream *s, bool async)
+static CUresult build(struct side dst, struct side src, size_t width, size_t height, size_t depth,
+                      const struct sg_ctx *ctx, struct sg_op **out)
 {
     bool src_pinned, dst_pinned;
-    if (!width || !height || !depth)
-        return CUDA_SUCCESS;
-    SG_CHECK(async || !s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     bool src_host = side_is_host(&src, &src_pinned), dst_host = side_is_host(&dst, &dst_pinned);
     SG_TRY(side_ok(&src, src_host));
     SG_TRY(side_ok(&dst, dst_host));
@@ -77,22 +74,37 @@ static CUresult copy(struct side dst, struct side src, size_t width, size_t heig
     *c = (struct sg_copy){.src = src.at, .dst = dst.at, .width = width, .height = height, .depth = depth,
                           .spitch = src.pitch, .dpitch = dst.pitch, .sslice = src.slice,
                           .dslice = dst.slice, .src_host = src_host, .dst_host = dst_host};
-    c->src_dev = device_at(src.at, s->ctx->device);
-    c->dst_dev = device_at(dst.at, s->ctx->device);
-    c->pageable = (src_host && !src_pinned) || (dst_host && !dst_pinned);
+    c->src_dev = device_at(src.at, ctx->device);
+    c->dst_dev = device_at(dst.at, ctx->device);
+    c->from_pageable = src_host && !src_pinned;
+    c->to_pageable = dst_host && !dst_pinned;
     op->engine = engine_of(c);
+    *out = op;
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy(struct side dst, struct side src, size_t width, size_t height, size_t depth,
+                     struct sg_stream *s, bool async)
+{
+    struct sg_op *op;
+    if (!width || !height || !depth)
+        return CUDA_SUCCESS;
+    SG_CHECK(async || !s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    SG_TRY(build(dst, src, width, height, depth, s->ctx, &op));
+    struct sg_copy *c = &op->u.copy;
+    if (s->capture)
+        return sg_submit(s, op);
     size_t bytes = width * height * depth;
-    bool from_pageable = src_host && !src_pinned, to_pageable = dst_host && !dst_pinned;
-    if (from_pageable && !s->capture) {
+    if (c->from_pageable) {
         sg_host_spend((uint64_t)((double)bytes * sg_prices.host_copy_per_byte));
         if (sg.cfg.mode == SG_FUNCTIONAL && !stage(c)) {
             sg_op_unref(op);
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
-    bool wait = !s->capture && (to_pageable || (from_pageable && bytes > STAGE_BYTES) ||
-                                (!async && (src_host || dst_host)));
-    if (from_pageable && !to_pageable && async && sg.cfg.mode == SG_FUNCTIONAL)
+    bool wait = c->to_pageable || (c->from_pageable && bytes > STAGE_BYTES) ||
+                (!async && (c->src_host || c->dst_host));
+    if (c->from_pageable && !c->to_pageable && async && sg.cfg.mode == SG_FUNCTIONAL)
         wait = false; /* the bytes were taken: as late as allowed */
     op->refs++;
     CUresult r = sg_submit(s, op);
@@ -208,18 +220,32 @@ SG_CALL_S(cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz, (const CUDA_MEMCPY2D *p, 
     return copy_2d(p, s, true);
 }
 
+static CUresult sides_3d(const CUDA_MEMCPY3D *p, struct side *src, struct side *dst)
+{
+    SG_CHECK(p, CUDA_ERROR_INVALID_VALUE);
+    SG_CHECK(!p->srcLOD && !p->dstLOD, CUDA_ERROR_INVALID_VALUE);
+    SG_TRY(side_2d(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes, p->srcY, p->srcZ,
+                   p->srcPitch, p->srcHeight ? p->srcHeight : p->Height, p->WidthInBytes, src));
+    return side_2d(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes, p->dstY, p->dstZ,
+                   p->dstPitch, p->dstHeight ? p->dstHeight : p->Height, p->WidthInBytes, dst);
+}
+
 static CUresult copy_3d(const CUDA_MEMCPY3D *p, CUstream hs, bool async)
 {
     struct sg_stream *s;
     struct side src, dst;
-    SG_CHECK(p, CUDA_ERROR_INVALID_VALUE);
-    SG_CHECK(!p->srcLOD && !p->dstLOD, CUDA_ERROR_INVALID_VALUE);
+    SG_TRY(sides_3d(p, &src, &dst));
     SG_TRY(sg_stream_of(hs, &s));
-    SG_TRY(side_2d(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes, p->srcY, p->srcZ,
-                   p->srcPitch, p->srcHeight ? p->srcHeight : p->Height, p->WidthInBytes, &src));
-    SG_TRY(side_2d(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes, p->dstY, p->dstZ,
-                   p->dstPitch, p->dstHeight ? p->dstHeight : p->Height, p->WidthInBytes, &dst));
     return copy(dst, src, p->WidthInBytes, p->Height, p->Depth, s, async);
+}
+
+/* The operation of a graph's copy node. */
+CUresult sg_copy_op(const CUDA_MEMCPY3D *p, struct sg_ctx *c, struct sg_op **out)
+{
+    struct side src, dst;
+    SG_TRY(sides_3d(p, &src, &dst));
+    SG_CHECK(p->WidthInBytes && p->Height && p->Depth, CUDA_ERROR_INVALID_VALUE);
+    return build(dst, src, p->WidthInBytes, p->Height, p->Depth, c, out);
 }
 SG_CALL_S(cuMemcpy3D_v2, cuMemcpy3D_v2_ptds, (const CUDA_MEMCPY3D *p), (p))
 {
@@ -290,22 +316,36 @@ SG_CALL_S(cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz,
 }
 
 /* ---- memsets ---- */
+CUresult sg_memset_op(const CUDA_MEMSET_NODE_PARAMS_v1 *p, struct sg_op **out)
+{
+    unsigned elem = p->elementSize;
+    SG_CHECK(elem == 1 || elem == 2 || elem == 4, CUDA_ERROR_INVALID_VALUE);
+    SG_CHECK(p->width && p->height, CUDA_ERROR_INVALID_VALUE);
+    SG_CHECK(p->dst % elem == 0, CUDA_ERROR_INVALID_VALUE);
+    SG_CHECK(p->height == 1 || (p->pitch % elem == 0 && p->pitch >= p->width * elem),
+             CUDA_ERROR_INVALID_VALUE);
+    SG_CHECK(sg_range_find(p->dst), CUDA_ERROR_INVALID_VALUE);
+    struct sg_op *op = sg_op_new(SG_OP_MEMSET, SG_ENG_COMPUTE);
+    SG_CHECK(op, CUDA_ERROR_OUT_OF_MEMORY);
+    op->u.memset = (struct sg_memset){.dst = p->dst, .pitch = p->pitch, .width = p->width,
+                                      .height = p->height, .value = p->value, .elem = elem};
+    *out = op;
+    return CUDA_SUCCESS;
+}
+
 static CUresult fill(CUdeviceptr dst, size_t pitch, unsigned value, unsigned elem, size_t width,
                      size_t height, CUstream hs, bool async)
 {
     struct sg_stream *s;
+    struct sg_op *op;
     bool pinned;
     SG_TRY(sg_stream_of(hs, &s));
     if (!width || !height)
         return CUDA_SUCCESS;
-    SG_CHECK(dst % elem == 0 && pitch % elem == 0, CUDA_ERROR_INVALID_VALUE);
-    SG_CHECK(height == 1 || pitch >= width * elem, CUDA_ERROR_INVALID_VALUE);
-    SG_CHECK(sg_range_find(dst), CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(async || !s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    struct sg_op *op = sg_op_new(SG_OP_MEMSET, SG_ENG_COMPUTE);
-    SG_CHECK(op, CUDA_ERROR_OUT_OF_MEMORY);
-    op->u.memset = (struct sg_memset){.dst = dst, .pitch = pitch, .width = width, .height = height,
-                                      .value = value, .elem = elem};
+    const CUDA_MEMSET_NODE_PARAMS_v1 p = {.dst = dst, .pitch = pitch, .value = value,
+                                          .elementSize = elem, .width = width, .height = height};
+    SG_TRY(sg_memset_op(&p, &op));
     bool wait = !async && sg_is_host(dst, &pinned); /* host memory: the call waits */
     op->refs++;
     CUresult r = sg_submit(s, op);
@@ -314,6 +354,7 @@ static CUresult fill(CUdeviceptr dst, size_t pitch, unsigned value, unsigned ele
     sg_op_unref(op);
     return r;
 }
+
 /* Each memset family has three element sizes and two dimensions: spelled out for the name tables. */
 SG_CALL_S(cuMemsetD8_v2, cuMemsetD8_v2_ptds, (CUdeviceptr p, unsigned char v, size_t n), (p, v, n))
 {

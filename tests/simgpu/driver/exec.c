@@ -168,7 +168,7 @@ static double copy_ns(struct sg_op *op)
         return 0; /* the host did it */
     if (op->engine == SG_ENG_COMPUTE)
         rate = p->bandwidth / 2 * 0.85; /* read and written */
-    else if (c->pageable)
+    else if (c->from_pageable || c->to_pageable)
         rate = p->pageable;
     return sg_prices.copy_start + bytes / rate * 1e9 * sg_fault_copy_factor();
 }

@@ -91,6 +91,8 @@ SG_CALL(cuMemFree_v2, (CUdeviceptr ptr), (ptr))
     SG_CHECK(!sg_capture_blocks(c), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     struct sg_range *r = sg_range_find(ptr);
     SG_CHECK(r && r->va == ptr, CUDA_ERROR_INVALID_VALUE);
+    if (r->of_graph)
+        return CUDA_SUCCESS; /* goes with its graphs */
     SG_CHECK(r->kind == SG_DEVICE || r->kind == SG_MANAGED || (r->kind == SG_POOL && !r->freed),
              CUDA_ERROR_INVALID_VALUE);
     SG_TRY(sg_wait_ctx(r->ctx ? r->ctx : c));

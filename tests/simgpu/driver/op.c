@@ -98,7 +98,7 @@ static void stream_edges(struct sg_stream *s, struct sg_op *op)
 }
 
 /* First half of an enqueue: the caller may add edges before sg_enqueue_end. */
-void sg_enqueue_begin(struct sg_stream *s, struct sg_op *op)
+void sg_enqueue_begin(struct sg_stream *s, struct sg_op *op, unsigned lane)
 {
     op->ctx = s->ctx;
     op->stream = s;
@@ -110,7 +110,7 @@ void sg_enqueue_begin(struct sg_stream *s, struct sg_op *op)
     op->ndeps = 1; /* held until the edges are made */
     op->refs++;    /* the pending one */
     if (sg.cfg.racecheck)
-        sg_race_issue(op, s->lane);
+        sg_race_issue(op, lane);
     s->pending++;
     s->ctx->pending++;
     sg.pending++;
@@ -130,7 +130,7 @@ void sg_enqueue(struct sg_stream *s, struct sg_op *op)
 /* As sg_enqueue; op also waits for `other`, of whatever stream. */
 void sg_enqueue_wait(struct sg_stream *s, struct sg_op *op, struct sg_op *other)
 {
-    sg_enqueue_begin(s, op);
+    sg_enqueue_begin(s, op, s->lane);
     stream_edges(s, op);
     sg_op_after(op, other);
     struct sg_op *old = s->last;
@@ -142,10 +142,11 @@ void sg_enqueue_wait(struct sg_stream *s, struct sg_op *op, struct sg_op *other)
 
 CUresult sg_submit(struct sg_stream *s, struct sg_op *op)
 {
-    if (s->capture) {
-        CUresult r = sg_capture_add(s, op);
-        if (r != CUDA_SUCCESS)
-            sg_op_unref(op);
+    if (s->capture)
+        return sg_capture_add(s, op);
+    CUresult r = sg_capture_check_legacy(s);
+    if (r != CUDA_SUCCESS) {
+        sg_op_unref(op);
         return r;
     }
     sg_enqueue(s, op);
@@ -169,6 +170,7 @@ void sg_stream_release(struct sg_stream *s)
         sg_race_lane_drop(s->lane);
     }
     sg_op_unref(s->last);
+    free(s->front);
     free(s);
 }
 

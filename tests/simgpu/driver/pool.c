@@ -198,7 +198,8 @@ static CUresult alloc_async(CUdeviceptr *out, size_t bytes, struct sg_pool *p, s
 {
     struct sg_range *r;
     SG_CHECK(out && bytes, CUDA_ERROR_INVALID_VALUE);
-    SG_CHECK(!s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    if (s->capture)
+        return sg_capture_alloc(s, bytes, out);
     SG_TRY(sg_pool_alloc(p, bytes, s, &r));
     *out = r->va;
     return CUDA_SUCCESS;
@@ -229,8 +230,11 @@ SG_CALL_S(cuMemFreeAsync, cuMemFreeAsync_ptsz, (CUdeviceptr ptr, CUstream hs), (
     if (!ptr)
         return CUDA_SUCCESS;
     SG_TRY(sg_stream_of(hs, &s));
-    SG_CHECK(!s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    if (s->capture)
+        return sg_capture_free(s, ptr);
     struct sg_range *r = sg_range_find(ptr);
+    if (r && r->va == ptr && r->of_graph)
+        return CUDA_SUCCESS; /* goes with its graphs */
     SG_CHECK(r && r->va == ptr && r->kind == SG_POOL && !r->freed, CUDA_ERROR_INVALID_VALUE);
     return sg_pool_give_back(r, s);
 }

@@ -79,7 +79,7 @@ struct sg_range {
     struct sg_op *freed;  /* SG_POOL: the stream-ordered free that was issued for it ... */
     uint64_t freed_on;    /* ... and the id of its stream */
     struct sg_range *next_free;
-    bool sync_memops;
+    bool sync_memops, of_graph; /* of_graph: made by an allocation node, dies with its graphs */
 };
 
 /* ---- modules (module.c) ---- */
@@ -121,7 +121,7 @@ struct sg_copy {
     uint64_t src, dst;
     size_t width, height, depth, spitch, dpitch, sslice, dslice;
     bool src_host, dst_host; /* where each side lives */
-    bool pageable;           /* the host side is not page-locked */
+    bool from_pageable, to_pageable; /* the host side is not page-locked */
     unsigned char *staged;   /* contents taken at issue (pageable host source); owned */
     int src_dev, dst_dev;
 };
@@ -193,6 +193,8 @@ struct sg_stream {
     unsigned lane;
     unsigned weight; /* functional mode: how favoured it is right now */
     struct sg_capture *capture;
+    struct sg_gnode **front; /* capturing: the nodes that the next one depends on */
+    unsigned nfront;
     struct sg_stream *next; /* of the context's streams */
 };
 
@@ -200,8 +202,8 @@ struct sg_event {
     struct sg_ctx *ctx;
     unsigned flags;
     struct sg_op *op; /* the last record; NULL: never recorded */
-    struct sg_capture *capture; /* recorded in this capture ... */
-    struct sg_gnode **nodes;    /* ... behind these nodes */
+    uint64_t captured;       /* id of the capture it was last recorded in ... */
+    struct sg_gnode **nodes; /* ... behind these nodes */
     unsigned nnodes;
 };
 
@@ -299,7 +301,8 @@ void sg_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- handles (handle.c): a handle is valid from add to drop; lookups are O(1) ---- */
 enum sg_handle_type { SG_H_CTX = 1, SG_H_STREAM, SG_H_EVENT, SG_H_MODULE, SG_H_FUNC, SG_H_LIBRARY,
-                      SG_H_KERNEL, SG_H_PHYS, SG_H_POOL, SG_H_GRAPH, SG_H_EXEC, SG_H_NODE };
+                      SG_H_KERNEL, SG_H_PHYS, SG_H_POOL, SG_H_GRAPH, SG_H_EXEC, SG_H_NODE,
+                      SG_H_USER };
 void sg_handle_add(enum sg_handle_type t, const void *p);
 bool sg_handle_is(enum sg_handle_type t, const void *p);
 void sg_handle_drop(enum sg_handle_type t, const void *p);
@@ -359,7 +362,7 @@ CUresult sg_submit(struct sg_stream *s, struct sg_op *op); /* takes the referenc
 void sg_enqueue(struct sg_stream *s, struct sg_op *op);    /* past the capture check */
 void sg_enqueue_wait(struct sg_stream *s, struct sg_op *op, struct sg_op *other);
 /* The two halves of an enqueue whose edges the caller makes in between. */
-void sg_enqueue_begin(struct sg_stream *s, struct sg_op *op);
+void sg_enqueue_begin(struct sg_stream *s, struct sg_op *op, unsigned lane);
 void sg_enqueue_end(struct sg_op *op);
 CUresult sg_wait(struct sg_op *op);     /* the host waits; op may be NULL */
 CUresult sg_wait_ctx(struct sg_ctx *c); /* for everything the context has pending */
@@ -371,10 +374,13 @@ double sg_duration(struct sg_op *op);   /* exec.c: ns at full rate, known when i
 void sg_op_describe(const struct sg_op *op, char *buf, size_t n);
 void sg_op_clear(struct sg_op *op);
 
-/* ---- capture (graph.c) ---- */
-CUresult sg_capture_add(struct sg_stream *s, struct sg_op *op);
-bool sg_capture_blocks(struct sg_ctx *c); /* a capture forbids this potentially unsafe call */
+/* ---- capture (capture.c) ---- */
+CUresult sg_capture_add(struct sg_stream *s, struct sg_op *op); /* takes the reference of op */
+CUresult sg_capture_alloc(struct sg_stream *s, size_t bytes, CUdeviceptr *out);
+CUresult sg_capture_free(struct sg_stream *s, CUdeviceptr ptr);
+bool sg_capture_blocks(struct sg_ctx *c); /* a capture forbids this unsafe call (and is now invalid) */
 CUresult sg_capture_check_sync(struct sg_stream *s);
+CUresult sg_capture_check_legacy(struct sg_stream *s);
 CUresult sg_capture_event_record(struct sg_stream *s, struct sg_event *e);
 CUresult sg_capture_event_wait(struct sg_stream *s, struct sg_event *e);
 
@@ -388,6 +394,8 @@ void sg_pool_idle(void);                    /* the host synchronised: unused mem
 bool sg_pool_release_some(int device);      /* unused memory of any pool goes back; false: none */
 
 /* ---- allocation (memory.c) ---- */
+CUresult sg_copy_op(const CUDA_MEMCPY3D *p, struct sg_ctx *c, struct sg_op **out); /* copy.c */
+CUresult sg_memset_op(const CUDA_MEMSET_NODE_PARAMS_v1 *p, struct sg_op **out);
 CUresult sg_alloc(enum sg_kind kind, struct sg_ctx *c, size_t bytes, struct sg_range **out);
 void sg_dealloc(struct sg_range *r);
 

@@ -231,7 +231,7 @@ static CUresult record(CUevent he, CUstream hs, unsigned flags)
     op->refs++;
     sg_op_unref(e->op);
     e->op = op;
-    e->capture = NULL;
+    e->captured = 0;
     return sg_submit(s, op);
 }
 SG_CALL_S(cuEventRecord, cuEventRecord_ptsz, (CUevent e, CUstream s), (e, s))
@@ -248,7 +248,7 @@ SG_CALL(cuEventQuery, (CUevent he), (he))
 {
     struct sg_event *e = event_of(he);
     SG_CHECK(e, CUDA_ERROR_INVALID_HANDLE);
-    SG_CHECK(!e->capture, CUDA_ERROR_CAPTURED_EVENT);
+    SG_CHECK(!e->captured, CUDA_ERROR_CAPTURED_EVENT);
     bool done = sg_poll(e->op);
     SG_CHECK(e->ctx->sticky == CUDA_SUCCESS, e->ctx->sticky);
     return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -258,7 +258,7 @@ SG_CALL(cuEventSynchronize, (CUevent he), (he))
 {
     struct sg_event *e = event_of(he);
     SG_CHECK(e, CUDA_ERROR_INVALID_HANDLE);
-    SG_CHECK(!e->capture, CUDA_ERROR_CAPTURED_EVENT);
+    SG_CHECK(!e->captured, CUDA_ERROR_CAPTURED_EVENT);
     struct sg_ctx *c = e->ctx;
     SG_TRY(sg_wait(e->op));
     sg_pool_idle();
@@ -292,7 +292,7 @@ SG_CALL_S(cuStreamWaitEvent, cuStreamWaitEvent_ptsz, (CUstream hs, CUevent he, u
     SG_CHECK(e, CUDA_ERROR_INVALID_HANDLE);
     SG_CHECK(!(flags & ~1u), CUDA_ERROR_INVALID_VALUE);
     SG_TRY(sg_stream_of(hs, &s));
-    if (s->capture || e->capture)
+    if (s->capture || e->captured)
         return sg_capture_event_wait(s, e);
     if (!e->op)
         return CUDA_SUCCESS;
