@@ -14,33 +14,26 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Reads the unit at *text and steps over it. 0 = no such unit. */
-static uint64_t read_unit(const char **text)
+uint64_t vm_unit_parse(const char **text)
 {
     static const char letters[] = "kmgt";
     const char *s = *text;
     char c = (char)(*s | 0x20);
-    uint64_t binary = 1, decimal = 1;
-    bool letter = false;
-    for (int i = 0; letters[i] && *s; i++) {
-        binary *= 1024;
-        decimal *= 1000;
+    uint64_t unit = 1;
+    for (int i = 0; letters[i] && *s; i++)
         if (c == letters[i]) {
-            letter = true;
+            unit = UINT64_C(1) << (10 * (i + 1));
             s++;
             break;
         }
+    if (unit > 1 && (*s | 0x20) == 'i') {
+        if ((s[1] | 0x20) != 'b')
+            return 0; /* "Ki" */
+        s++;
     }
-    if (!letter)
-        binary = decimal = 1;
-    bool i = letter && (*s == 'i' || *s == 'I');
-    s += i;
-    bool b = *s == 'b' || *s == 'B';
-    if (i && !b)
-        return 0; /* "Ki" */
-    s += b;
+    s += (*s | 0x20) == 'b';
     *text = s;
-    return letter && b && !i ? decimal : binary;
+    return unit;
 }
 
 int vm_size_parse(const char *text, uint64_t whole, uint64_t *bytes)
@@ -79,7 +72,7 @@ int vm_size_parse(const char *text, uint64_t whole, uint64_t *bytes)
         if (number > 1000000)
             return VM_EINVAL;
     } else {
-        unit = read_unit(&s);
+        unit = vm_unit_parse(&s);
         if (unit == 0)
             return VM_EINVAL;
         value = (wide)number * unit + (wide)unit * parts / scale;
