@@ -13,12 +13,10 @@
 #include "units.h"
 
 static const char usage[] =
-    "usage: vmem plan [options] TRACE\n"
-    "       vmem plan --pack FILE.csv [options]      (`vmem plan --pack --help` tells more)\n\n"
+    "usage: vmem plan [options] TRACE\n\n"
     "Plans one iteration of a trace under a budget, and says what it would cost.\n\n"
     "  --budget SIZE       device memory (12GiB, or 60% of the peak; default: the trace's device)\n"
     "  --policy NAME       one of the policies below (default auto)\n"
-    "  --explain           for every block why it stays, moves or goes, and what that costs\n"
     "  --sweep             predicted slowdown of every policy over budgets from 100 % to 20 % of the peak\n"
     "  --host-budget SIZE  pinned host memory (default: the trace's, else no limit)\n"
     "  --page SIZE         unit of mapping and moving (default: the trace's, else 2MiB)\n"
@@ -28,7 +26,7 @@ static const char usage[] =
 
 struct options {
     const char *path, *out, *budget, *host, *page, *link, *policy;
-    bool explain, sweep;
+    bool sweep;
 };
 
 static void help(void)
@@ -47,10 +45,6 @@ static int take_options(int argc, char **argv, struct options *o)
                   {"--page", &o->page},     {"--link", &o->link},     {"-o", &o->out}};
     for (int i = 1; i < argc; i++) {
         const char **to = NULL;
-        if (strcmp(argv[i], "--explain") == 0) {
-            o->explain = true;
-            continue;
-        }
         if (strcmp(argv[i], "--sweep") == 0) {
             o->sweep = true;
             continue;
@@ -173,17 +167,13 @@ static int make_plan(const struct options *o, const struct loaded *l, const stru
     struct vm_plan plan = {.nops = 0};
     const struct vm_policy *policy = vm_policy_find(o->policy);
     struct vm_policy_input in = {&l->it, m, 0};
-    if (!policy->uses_plan)
-        return complain(1, "plan", "policy %s makes no plan: %s", policy->name, policy->summary);
     int rc = policy->plan(&in, &plan, &why);
     if (rc != VM_OK)
         return complain(1, "plan", "%s: policy %s: %s", l->path, policy->name,
                         why.text[0] ? why.text : "out of memory");
     print_plan(l, m, &plan);
     rc = 0;
-    if (o->explain && vm_plan_explain(&plan, &l->it, m, file_put, stdout) < 0)
-        rc = complain(1, "plan", "the explanation could not be written");
-    if (rc == 0 && o->out)
+    if (o->out)
         rc = write_plan(&plan, o->out);
     vm_plan_fini(&plan);
     return rc;
@@ -194,9 +184,6 @@ int cmd_plan(int argc, char **argv)
     struct options o = {.policy = "auto"};
     struct loaded l = {0};
     struct vm_machine m;
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--pack") == 0)
-            return cmd_pack(argc, argv);
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             help();

@@ -184,7 +184,7 @@ int cmd_run(int argc, char **argv)
 {
     struct run r = {0};
     char lib[PATH_MAX];
-    int at, rc = take_options(argc, argv, &r, &at);
+    int at = argc, rc = take_options(argc, argv, &r, &at);
     if (rc)
         return rc - 1;
     if (at >= argc)
