@@ -1,14 +1,22 @@
-/* The search from outside: parts, orders, node limits, and the descent to lower heights. */
+/* The search from outside: parts, ways to branch, node limits, and the descent to lower heights. */
 #include "pack_search.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Nodes of the first try with an order, for each item of the part; doubled after each round. */
-#define FIRST_TRY_NODES 4
+/* Nodes of the first try in one way, for each item; doubled after each round. */
+#define FIRST_TRY_NODES 6
 
-static const char *const orders[] = {"WAT", "TAW", "TWA"};
-enum { NORDERS = sizeof orders / sizeof *orders };
+/* Tried in turn; on the published hard instances each of them is quick where others are lost. */
+static const struct {
+    enum vm_branching branching;
+    const char *order;
+} ways[] = {
+    {VM_BRANCH_LOWEST_TIGHT, "TWA"}, {VM_BRANCH_LOWEST_TIGHT, "AWT"}, {VM_BRANCH_LOWEST, "TCA"},
+    {VM_BRANCH_LOWEST_TIGHT, "ZT"},  {VM_BRANCH_LOWEST_TIGHT, "WAT"}, {VM_BRANCH_LOWEST, "CT"},
+    {VM_BRANCH_TIGHTEST, "WAT"},     {VM_BRANCH_LOWEST, "TWA"},
+};
+enum { NWAYS = sizeof ways / sizeof *ways };
 
 /* One run of items that no other item meets in time. */
 struct span_part {
@@ -19,8 +27,8 @@ struct driver {
     const struct vm_pack_problem *p;
     const struct vm_sections *sec;
     const struct vm_pack_options *opt;
-    struct vm_search search[NORDERS]; /* built when first used */
-    int built[NORDERS];
+    struct vm_search search[NWAYS]; /* built when first used */
+    int built[NWAYS];
     uint64_t nodes;
     uint64_t *offsets;
 };
@@ -40,14 +48,16 @@ static int build(struct driver *d, unsigned k, struct vm_error *why)
 {
     if (d->built[k])
         return VM_OK;
-    int status = vm_search_init(&d->search[k], d->p, d->sec, d->opt->capacity, orders[k], why);
+    int status = vm_search_init(&d->search[k], d->p, d->sec, d->opt->capacity, ways[k].order,
+                                d->opt->seed, why);
     d->built[k] = status == VM_OK;
+    d->search[k].branching = ways[k].branching;
     d->search[k].expired = d->opt->expired;
     d->search[k].expired_arg = d->opt->expired_arg;
     return status;
 }
 
-/* One try at one part with order k and at most `limit` nodes. */
+/* One try at one part in way k with at most `limit` nodes. */
 static int try_part(struct driver *d, unsigned k, struct span_part part, uint64_t limit, uint32_t *items)
 {
     struct vm_search *s = &d->search[k];
@@ -67,12 +77,12 @@ static int try_part(struct driver *d, unsigned k, struct span_part part, uint64_
     return status;
 }
 
-/* The orders in turn, with node limits that double, until one of them decides the part. */
+/* The ways in turn, with node limits that double, until one of them decides the part. */
 static int solve_part(struct driver *d, struct span_part part, uint32_t *items, struct vm_error *why)
 {
     uint64_t limit = (uint64_t)d->search[0].n * FIRST_TRY_NODES + 64;
     for (;; limit *= 2) {
-        for (unsigned k = 0; k < NORDERS; k++) {
+        for (unsigned k = 0; k < NWAYS; k++) {
             int status = build(d, k, why);
             if (status)
                 return status;
@@ -133,7 +143,7 @@ int vm_pack_search(const struct vm_pack_problem *p, const struct vm_pack_options
                 res->height = d.offsets[i] + p->items[i].size;
         memcpy(offsets, d.offsets, p->nitems * sizeof *offsets);
     }
-    for (unsigned k = 0; k < NORDERS; k++)
+    for (unsigned k = 0; k < NWAYS; k++)
         if (d.built[k])
             vm_search_fini(&d.search[k]);
     free(d.offsets);

@@ -62,8 +62,9 @@ int vm_pack_fast(const struct vm_pack_problem *p, const struct vm_pack_options *
 
 /* Branch and bound for one capacity (opt->capacity, must not be 0): finds a packing within it or
  * proves that none exists. VM_OK; VM_UNFIT = proved impossible; VM_TIMEOUT = nodes or time ran out
- * first (offsets are then not set). The search walks canonical packings only (Moffitt, "MiniMalloc:
- * A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", ASPLOS 2023). */
+ * first, or more than 8192 items (offsets are then not set). The search looks at packings that are
+ * pushed down as far as they go; after Moffitt, "MiniMalloc: A Lightweight Memory Allocator for
+ * Hardware-Accelerated Machine Learning", ASPLOS 2023. Recurses once an item. */
 int vm_pack_search(const struct vm_pack_problem *p, const struct vm_pack_options *opt,
                    uint64_t *offsets, struct vm_pack_result *res, struct vm_error *why);
 

@@ -1,20 +1,24 @@
-/* Branch and bound over canonical packings for one capacity, after Moffitt (ASPLOS 2023).
+/* Branch and bound over pushed-down packings for one capacity.
  *
- * A packing is canonical when its items, taken by ascending offset (ties by number), each lie as low
- * as those before them allow. Any packing can be pushed down to a canonical one, so the search adds
- * items in that order and never looks back below the offset it has reached. It prunes a node when
- *  - a section cannot hold what is still to come above its floor, the lowest place at which any of
- *    its remaining items can begin (section inference);
- *  - the next item would begin where another remaining item could already have ended (dominance);
- *  - an item that was passed over has nothing left to rest on. A passed-over item must be lifted by
- *    a neighbour that is still to come, so its floor is the least end of those neighbours: this
- *    sharpens the section inference for the siblings that follow.
- * Where no remaining item crosses a moment the two sides are solved apart (decomposition).
- * Several static orders of the items are tried in turn with growing node limits. */
+ * Any packing can be pushed down until every item rests on another or on the ground; among those the
+ * one with the least sum of offsets cannot be improved by moving any single item lower. The search
+ * looks for that one. It decides one item at a time: either the item begins at its support, the
+ * lowest offset above what is placed, or it is passed over and somebody who is still to come must
+ * lie beneath it, which lifts the least offset it can have to the least end of its neighbours. An
+ * item is ripe for the decision when no neighbour can come to lie beneath it any more. A node fails
+ *  - when a section cannot hold what is still to come above its floor, the lowest offset at which any
+ *    of its remaining items can begin (section inference);
+ *  - when nobody is left to lift an item that was passed over, or nothing is ripe (dominance: what
+ *    fits lower must lie lower).
+ * Where no remaining item crosses a moment the two sides are solved apart (decomposition). Section
+ * inference, dominance and decomposition are those of Moffitt, "MiniMalloc" (ASPLOS 2023); deciding
+ * items one by one instead of in the order of their offsets, and weighing sections by the failures
+ * they have caused (Boussemart, Hemery, Lecoutre and Sais, "Boosting systematic search by weighting
+ * constraints", ECAI 2004), is what makes it need few nodes. */
 #include "pack_search.h"
 
+#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define NONE UINT32_MAX
 
@@ -48,7 +52,7 @@ static void undo_to(struct vm_search *s, size_t mark)
 /* ---- floors ----*/
 
 /* Finds section t's floor again. 0 when what remains cannot fit above it. */
-static int refresh_floor(struct vm_search *s, uint32_t t, uint64_t reached)
+static int refresh_floor(struct vm_search *s, uint32_t t)
 {
     uint64_t floor = UINT64_MAX;
     uint32_t arg = NONE;
@@ -63,15 +67,14 @@ static int refresh_floor(struct vm_search *s, uint32_t t, uint64_t reached)
         set(s, &s->floor[t], floor);
     if (arg != s->arg[t])
         set(s, &s->arg[t], arg);
-    if (arg == NONE)
+    if (arg == NONE || (floor <= s->capacity && s->remaining[t] <= s->capacity - floor))
         return 1;
-    if (floor < reached)
-        floor = reached;
-    return floor <= s->capacity && s->remaining[t] <= s->capacity - floor;
+    s->weight[t] += 1;
+    return 0;
 }
 
 /* Item j now begins at `least` or above. 0 when a section of it cannot hold that. */
-static int lift(struct vm_search *s, uint32_t j, uint64_t least, uint64_t reached)
+static int lift(struct vm_search *s, uint32_t j, uint64_t least)
 {
     set(s, &s->least[j], least);
     if (s->fixed[j] != VM_UNPLACED && least > s->fixed[j])
@@ -80,7 +83,7 @@ static int lift(struct vm_search *s, uint32_t j, uint64_t least, uint64_t reache
         return 0;
     for (uint32_t r = s->rng_first[j]; r < s->rng_first[j + 1]; r++)
         for (uint32_t t = s->rng[r].lo; t < s->rng[r].hi; t++)
-            if (s->arg[t] == j && !refresh_floor(s, t, reached))
+            if (s->arg[t] == j && !refresh_floor(s, t))
                 return 0;
     return 1;
 }
@@ -95,135 +98,179 @@ static int place(struct vm_search *s, uint32_t i, uint64_t at)
             set(s, &s->remaining[t], s->remaining[t] - s->size[i]);
     for (uint32_t b = s->hull_lo[i]; b + 1 < s->hull_hi[i]; b++)
         set(s, &s->crossing[b], s->crossing[b] - 1);
-    for (uint32_t r = s->rng_first[i]; r < s->rng_first[i + 1]; r++)
-        for (uint32_t t = s->rng[r].lo; t < s->rng[r].hi; t++)
-            if (s->arg[t] == i && !refresh_floor(s, t, at))
-                return 0;
     for (uint32_t k = s->adj_first[i]; k < s->adj_first[i + 1]; k++) {
         uint32_t j = s->adj[k];
         if (s->placed[j] || s->support[j] >= top)
             continue;
         uint64_t begin = vm_align_up(top, s->align[j]);
         set(s, &s->support[j], begin);
-        if (begin > s->least[j] && !lift(s, j, begin, at))
+        if (begin > s->least[j] && !lift(s, j, begin))
             return 0;
     }
+    for (uint32_t r = s->rng_first[i]; r < s->rng_first[i + 1]; r++)
+        for (uint32_t t = s->rng[r].lo; t < s->rng[r].hi; t++)
+            if (s->arg[t] == i && !refresh_floor(s, t))
+                return 0;
     return 1;
 }
 
 /* Item c was passed over: somebody who is still to come must lift it. 0 when nobody can. */
-static int pass_over(struct vm_search *s, uint32_t c, uint64_t reached)
+static int pass_over(struct vm_search *s, uint32_t c)
 {
     uint64_t least = UINT64_MAX;
     if (s->fixed[c] != VM_UNPLACED)
         return 0;
     for (uint32_t k = s->adj_first[c]; k < s->adj_first[c + 1]; k++) {
         uint32_t j = s->adj[k];
-        if (s->placed[j])
-            continue;
-        uint64_t from = s->least[j] > reached ? s->least[j] : reached;
-        if (from + s->size[j] < least)
-            least = from + s->size[j];
+        if (!s->placed[j] && s->least[j] + s->size[j] < least)
+            least = s->least[j] + s->size[j];
     }
     if (least == UINT64_MAX)
         return 0;
-    least = vm_align_up(least, s->align[c]);
-    return least <= s->least[c] || lift(s, c, least, reached);
+    return lift(s, c, vm_align_up(least, s->align[c]));
+}
+
+/* Items that differ from c in their number only are passed over with it: the packing in which one of
+ * them takes c's place is the one that was refuted, with two names exchanged. */
+static int pass_over_twins(struct vm_search *s, uint32_t c)
+{
+    uint64_t at = s->support[c];
+    if (!pass_over(s, c))
+        return 0;
+    for (uint32_t j = s->twin[c]; j != c; j = s->twin[j])
+        if (!s->placed[j] && s->support[j] == at && s->least[j] == at && !pass_over(s, j))
+            return 0;
+    return 1;
 }
 
 /* ---- the tree ----*/
 
 struct part {
-    const uint32_t *items; /* some of them placed by now */
-    uint32_t n, lo, hi;    /* sections [lo, hi)          */
+    const uint32_t *items; /* numbers ascending; those placed or outside [lo, hi) do not count */
+    uint32_t n, lo, hi;    /* sections [lo, hi)                                                */
 };
 
-static int explore(struct vm_search *s, struct part part, uint64_t reached);
+static int explore(struct vm_search *s, struct part part);
 
-static uint32_t *arena_take(struct vm_search *s, uint32_t n)
+static int open_item(const struct vm_search *s, const struct part *part, uint32_t j)
 {
-    if (n > s->arena_cap - s->arena_used) {
-        s->no_memory = 1;
-        return NULL;
-    }
-    uint32_t *out = s->arena + s->arena_used;
-    s->arena_used += n;
-    return out;
-}
-
-/* Every section must hold what remains of it above the offset reached. */
-static int sections_hold(const struct vm_search *s, uint32_t lo, uint32_t hi, uint64_t reached)
-{
-    if (reached > s->capacity)
-        return 0;
-    uint64_t room = s->capacity - reached, most = 0;
-    for (uint32_t t = lo; t < hi; t++)
-        most = s->remaining[t] > most ? s->remaining[t] : most;
-    return most <= room;
+    return !s->placed[j] && s->hull_lo[j] >= part->lo && s->hull_hi[j] <= part->hi;
 }
 
 /* Solves what remains of the part after item c was placed: apart where nothing crosses any more. */
-static int explore_parts(struct vm_search *s, struct part part, uint32_t c, uint64_t reached)
+static int explore_parts(struct vm_search *s, struct part part, uint32_t c)
 {
     uint32_t from = part.lo;
-    int status = VM_OK;
-    for (uint32_t b = s->hull_lo[c]; b < s->hull_hi[c] && status == VM_OK; b++) {
-        uint32_t next = b + 1;
-        if (b + 1 < s->hull_hi[c] ? s->crossing[b] != 0 : part.hi == from)
+    for (uint32_t b = s->hull_lo[c]; b < s->hull_hi[c]; b++) {
+        int last = b + 1 == s->hull_hi[c];
+        if (!last && s->crossing[b] != 0)
             continue;
-        if (b + 1 == s->hull_hi[c])
-            next = part.hi;
-        struct part sub = {.lo = from, .hi = next};
-        if (from == part.lo && next == part.hi)
-            return explore(s, part, reached);
-        size_t mark = s->arena_used;
-        uint32_t *items = arena_take(s, part.n);
-        if (!items)
-            return VM_ENOMEM;
-        for (uint32_t k = 0; k < part.n; k++) {
-            uint32_t j = part.items[k];
-            if (!s->placed[j] && s->hull_lo[j] >= from && s->hull_hi[j] <= next)
-                items[sub.n++] = j;
-        }
-        sub.items = items;
-        s->arena_used = mark + sub.n;
-        status = explore(s, sub, reached);
-        s->arena_used = mark;
+        uint32_t next = last ? part.hi : b + 1;
+        int status = explore(s, (struct part){part.items, part.n, from, next});
+        if (status)
+            return status;
         from = next;
     }
-    return status;
+    return VM_OK;
 }
 
-/* Gathers the remaining items into live[] and the candidates, by (offset, number), into cand[]. */
-static uint32_t gather(const struct vm_search *s, struct part part, uint64_t reached, uint32_t *live,
-                       uint32_t *nlive, uint32_t *cand)
+/* ---- which item to decide next ----*/
+
+/* May c be decided now? Not while a neighbour might still come to lie beneath it. */
+static int ripe(const struct vm_search *s, uint32_t c)
 {
-    uint32_t n = 0, nc = 0;
-    uint64_t least_end = UINT64_MAX;
-    for (uint32_t k = 0; k < part.n; k++) {
-        uint32_t j = part.items[k];
-        if (s->placed[j])
-            continue;
-        live[n++] = j;
-        uint64_t from = s->least[j] > reached ? s->least[j] : reached;
-        if (from + s->size[j] < least_end)
-            least_end = from + s->size[j];
+    uint64_t at = s->support[c];
+    if (at != s->least[c])
+        return 0; /* passed over, and not lifted far enough yet */
+    for (uint32_t k = s->adj_first[c]; k < s->adj_first[c + 1]; k++) {
+        uint32_t j = s->adj[k];
+        if (!s->placed[j] && s->least[j] + s->size[j] <= at)
+            return 0;
     }
-    for (uint32_t k = 0; k < n; k++) {
-        uint32_t j = live[k];
-        if (s->support[j] != s->least[j] || s->least[j] < reached || s->least[j] >= least_end)
-            continue;
-        uint32_t at = nc++;
-        while (at > 0 && (s->least[cand[at - 1]] > s->least[j] ||
-                          (s->least[cand[at - 1]] == s->least[j] && cand[at - 1] > j))) {
-            cand[at] = cand[at - 1];
-            at--;
-        }
-        cand[at] = j;
-    }
-    *nlive = n;
-    return nc;
+    return 1;
 }
+
+/* How little room a section has to spare, counting how often it has failed: smaller is tighter. */
+static double section_slack(const struct vm_search *s, uint32_t t)
+{
+    double slack = (double)(s->capacity - s->floor[t] - s->remaining[t]);
+    return (slack + s->slack_bias) / s->weight[t];
+}
+
+static double item_slack(const struct vm_search *s, uint32_t j)
+{
+    double least = HUGE_VAL;
+    for (uint32_t r = s->rng_first[j]; r < s->rng_first[j + 1]; r++)
+        for (uint32_t t = s->rng[r].lo; t < s->rng[r].hi; t++) {
+            double slack = section_slack(s, t);
+            least = slack < least ? slack : least;
+        }
+    return least;
+}
+
+/* The lowest; among equals the first in number or, if `tightest`, the one in the tightest section. */
+static uint32_t lowest_item(const struct vm_search *s, const struct part *part, int tightest)
+{
+    uint32_t best = NONE;
+    double best_slack = 0;
+    for (uint32_t k = 0; k < part->n; k++) {
+        uint32_t j = part->items[k];
+        if (!open_item(s, part, j) || (best != NONE && s->support[j] > s->support[best]))
+            continue;
+        int level = best != NONE && s->support[j] == s->support[best];
+        if ((level && !tightest) || !ripe(s, j))
+            continue;
+        double slack = tightest ? item_slack(s, j) : 0;
+        if (level && slack >= best_slack)
+            continue;
+        best = j;
+        best_slack = slack;
+    }
+    return best;
+}
+
+/* The first item, in number, that could begin at the floor of section t now. */
+static uint32_t floor_item(const struct vm_search *s, uint32_t t)
+{
+    for (uint32_t k = s->sec_first[t]; k < s->sec_first[t + 1]; k++) {
+        uint32_t j = s->sec_item[k];
+        if (!s->placed[j] && s->support[j] == s->floor[t] && ripe(s, j))
+            return j;
+    }
+    return NONE;
+}
+
+/* One that can lie on the floor of the tightest section. */
+static uint32_t tightest_item(const struct vm_search *s, const struct part *part)
+{
+    double least = HUGE_VAL;
+    uint32_t best = NONE;
+    for (uint32_t t = part->lo; t < part->hi; t++) {
+        double slack = s->arg[t] == NONE ? HUGE_VAL : section_slack(s, t);
+        if (slack >= least)
+            continue;
+        uint32_t j = floor_item(s, t);
+        if (j == NONE)
+            continue;
+        least = slack;
+        best = j;
+    }
+    return best != NONE ? best : lowest_item(s, part, 0);
+}
+
+static uint32_t next_item(const struct vm_search *s, const struct part *part)
+{
+    switch (s->branching) {
+    case VM_BRANCH_TIGHTEST:
+        return tightest_item(s, part);
+    case VM_BRANCH_LOWEST_TIGHT:
+        return lowest_item(s, part, 1);
+    default:
+        return lowest_item(s, part, 0);
+    }
+}
+
+/* ---- nodes ----*/
 
 static int out_of_budget(struct vm_search *s)
 {
@@ -232,49 +279,51 @@ static int out_of_budget(struct vm_search *s)
         return VM_ENOMEM;
     if (s->nodes >= s->node_limit)
         return VM_TIMEOUT;
-    if (s->expired && (s->nodes & 1023) == 0 && s->expired(s->expired_arg)) {
+    if (s->expired && (s->nodes & 1023) == 1 && s->expired(s->expired_arg)) {
         s->stop = 1;
         return VM_TIMEOUT;
     }
     return VM_OK;
 }
 
-static int is_twin(const struct vm_search *s, uint32_t a, uint32_t b)
+/* Counts what is open in the part and, when most of its list is not, makes a shorter list. */
+static uint32_t tidy(struct vm_search *s, struct part *part)
 {
-    return s->twin[a] == s->twin[b] && s->support[a] == s->support[b];
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < part->n; k++)
+        n += (uint32_t)open_item(s, part, part->items[k]);
+    if (n > part->n / 2 || n == 0)
+        return n;
+    uint32_t *items = s->arena + s->arena_used; /* halving lists: never more than 2 n cells in all */
+    uint32_t m = 0;
+    for (uint32_t k = 0; k < part->n; k++)
+        if (open_item(s, part, part->items[k]))
+            items[m++] = part->items[k];
+    s->arena_used += n;
+    part->items = items;
+    part->n = n;
+    return n;
 }
 
-static int explore(struct vm_search *s, struct part part, uint64_t reached)
+static int explore(struct vm_search *s, struct part part)
 {
     int status = out_of_budget(s);
     if (status)
         return status;
     size_t mark = s->arena_used, entry = s->ntrail;
-    uint32_t *live = arena_take(s, part.n), *cand = arena_take(s, part.n), nlive = 0;
-    if (!live || !cand)
-        return VM_ENOMEM;
-    uint32_t nc = gather(s, part, reached, live, &nlive, cand);
-    s->arena_used = (size_t)(cand - s->arena) + nc;
-    if (nlive == 0) {
-        s->arena_used = mark;
+    if (tidy(s, &part) == 0)
         return VM_OK;
-    }
-    struct part rest = {live, nlive, part.lo, part.hi};
-    status = VM_UNFIT;
-    for (uint32_t k = 0; k < nc && status == VM_UNFIT; k++) {
-        uint32_t c = cand[k];
-        uint64_t at = s->support[c];
-        if (k > 0 && is_twin(s, cand[k - 1], c))
-            continue; /* the same packing with two names exchanged */
-        if (!sections_hold(s, part.lo, part.hi, at))
+    for (status = VM_UNFIT; status == VM_UNFIT;) {
+        uint32_t c = next_item(s, &part);
+        if (c == NONE)
             break;
         size_t before = s->ntrail;
-        if (place(s, c, at))
-            status = explore_parts(s, rest, c, at);
+        if (place(s, c, s->support[c]))
+            status = explore_parts(s, part, c);
         if (status == VM_OK)
             break;
         undo_to(s, before);
-        if (status == VM_UNFIT && !pass_over(s, c, at))
+        if (status == VM_UNFIT && !pass_over_twins(s, c))
             break;
     }
     if (status != VM_OK)
@@ -286,7 +335,7 @@ static int explore(struct vm_search *s, struct part part, uint64_t reached)
 int vm_search_part(struct vm_search *s, const uint32_t *items, uint32_t n, uint32_t lo, uint32_t hi)
 {
     for (uint32_t t = lo; t < hi; t++)
-        if (!refresh_floor(s, t, 0))
+        if (!refresh_floor(s, t))
             return VM_UNFIT;
-    return explore(s, (struct part){items, n, lo, hi}, 0);
+    return explore(s, (struct part){items, n, lo, hi});
 }

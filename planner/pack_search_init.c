@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Neighbour pairs beyond this are not searched: such problems are for the fast packing. */
+/* Problems beyond these are not searched: they are for the fast packing. The search recurses once an
+ * item, and about 300 bytes of stack a level must fit a small thread's. */
 #define MOST_NEIGHBOURS (UINT32_C(1) << 25)
+#define MOST_ITEMS      8192
 
 static void *array(size_t n, size_t size, int *failed)
 {
@@ -38,16 +40,21 @@ static uint64_t criterion(const struct vm_pack_problem *p, const struct vm_secti
         return peak_of(sec, i);
     case 'Z':
         return it->size;
-    case 'L':
-        return it->lower;
     default:
         return sec->ranges[sec->first[i + 1] - 1].hi - sec->ranges[sec->first[i]].lo;
     }
 }
 
+static uint64_t scramble(uint64_t x)
+{
+    x = (x ^ (x >> 31)) * 0x7fb5d329728ea185u;
+    x = (x ^ (x >> 27)) * 0x81dadef4bc2dd44du;
+    return x ^ (x >> 33);
+}
+
 /* Numbers the non-empty items by the criteria: stable sorts, the least important first. */
 static int number_items(struct vm_search *s, const struct vm_pack_problem *p,
-                        const struct vm_sections *sec, const char *order)
+                        const struct vm_sections *sec, const char *order, uint64_t seed)
 {
     struct vm_sort_pair *pairs = malloc((2 * p->nitems + 1) * sizeof *pairs);
     if (!pairs)
@@ -55,7 +62,8 @@ static int number_items(struct vm_search *s, const struct vm_pack_problem *p,
     uint32_t n = 0;
     for (size_t i = 0; i < p->nitems; i++)
         if (p->items[i].size)
-            pairs[n++].value = (uint32_t)i;
+            pairs[n++] = (struct vm_sort_pair){seed ? scramble(seed + i) : 0, (uint32_t)i};
+    vm_sort_pairs(pairs, pairs + n, n);
     for (size_t c = strlen(order); c-- > 0;) {
         for (uint32_t k = 0; k < n; k++)
             pairs[k].key = ~criterion(p, sec, pairs[k].value, order[c]);
@@ -88,22 +96,25 @@ static void copy_items(struct vm_search *s, const struct vm_pack_problem *p, con
     s->rng_first[s->n] = at;
 }
 
-/* Equal class for items with the same size, alignment and ranges: chained to the last such one, which
- * a sort by (size, first section) brings together often enough. */
+static int same_but_number(const struct vm_search *s, uint32_t a, uint32_t b)
+{
+    uint32_t nr = s->rng_first[a + 1] - s->rng_first[a];
+    return s->size[a] == s->size[b] && s->align[a] == s->align[b] && s->fixed[a] == VM_UNPLACED &&
+           s->fixed[b] == VM_UNPLACED && nr == s->rng_first[b + 1] - s->rng_first[b] &&
+           memcmp(&s->rng[s->rng_first[a]], &s->rng[s->rng_first[b]], nr * sizeof *s->rng) == 0;
+}
+
+/* Links equal items into rings; looks a few numbers back only, where the static order puts them. */
 static void find_twins(struct vm_search *s)
 {
     for (uint32_t k = 0; k < s->n; k++) {
         s->twin[k] = k;
-        uint32_t nr = s->rng_first[k + 1] - s->rng_first[k];
-        for (uint32_t j = k; j-- > 0 && k - j < 16;) {
-            if (s->size[j] == s->size[k] && s->align[j] == s->align[k] &&
-                s->fixed[j] == VM_UNPLACED && s->fixed[k] == VM_UNPLACED &&
-                nr == s->rng_first[j + 1] - s->rng_first[j] &&
-                memcmp(&s->rng[s->rng_first[j]], &s->rng[s->rng_first[k]], nr * sizeof *s->rng) == 0) {
+        for (uint32_t j = k; j-- > 0 && k - j < 16;)
+            if (same_but_number(s, j, k)) {
                 s->twin[k] = s->twin[j];
+                s->twin[j] = k;
                 break;
             }
-        }
     }
 }
 
@@ -196,17 +207,20 @@ static int allocate(struct vm_search *s, size_t n, size_t nranges, uint32_t nsec
     s->remaining = array(nsections, sizeof *s->remaining, &failed);
     s->floor = array(nsections, sizeof *s->floor, &failed);
     s->arg = array(nsections, sizeof *s->arg, &failed);
+    s->weight = array(nsections, sizeof *s->weight, &failed);
     s->crossing = array(nsections, sizeof *s->crossing, &failed);
     return failed ? VM_ENOMEM : VM_OK;
 }
 
 int vm_search_init(struct vm_search *s, const struct vm_pack_problem *p, const struct vm_sections *sec,
-                   uint64_t capacity, const char *order, struct vm_error *why)
+                   uint64_t capacity, const char *order, uint64_t seed, struct vm_error *why)
 {
     *s = (struct vm_search){.capacity = capacity, .nsections = sec->nsections};
+    if (p->nitems > MOST_ITEMS)
+        return VM_TIMEOUT;
     int status = allocate(s, p->nitems, sec->first[p->nitems], sec->nsections);
     if (status == VM_OK)
-        status = number_items(s, p, sec, order);
+        status = number_items(s, p, sec, order, seed);
     if (status == VM_OK) {
         copy_items(s, p, sec);
         find_twins(s);
@@ -215,10 +229,10 @@ int vm_search_init(struct vm_search *s, const struct vm_pack_problem *p, const s
     if (status == VM_OK)
         status = list_neighbours(s);
     if (status == VM_OK) {
-        /* At most two lists a level, each shorter by one than the level above. */
-        size_t cells = (size_t)s->n * (s->n + 3) + 16;
-        s->arena_cap = cells < ((size_t)1 << 26) ? cells : (size_t)1 << 26;
-        s->arena = malloc(s->arena_cap * sizeof *s->arena);
+        for (uint32_t t = 0; t < s->nsections; t++)
+            s->weight[t] = 1;
+        s->slack_bias = (double)capacity / 10;
+        s->arena = malloc((2 * (size_t)s->n + 1) * sizeof *s->arena);
         status = s->arena ? VM_OK : VM_ENOMEM;
     }
     if (status) {
@@ -234,7 +248,7 @@ void vm_search_fini(struct vm_search *s)
     void *all[] = {s->original, s->size,   s->align,     s->fixed,    s->twin,   s->hull_lo,
                    s->hull_hi,  s->rng_first, s->rng,    s->adj_first, s->adj,   s->sec_first,
                    s->sec_item, s->placed, s->offset,    s->support,  s->least,  s->remaining,
-                   s->floor,    s->arg,    s->crossing,  s->trail,    s->arena};
+                   s->floor,    s->arg,    s->weight,    s->crossing, s->trail,  s->arena};
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         free(all[k]);
     *s = (struct vm_search){0};
