@@ -21,7 +21,7 @@ class Run:
     ms: list
     iterations: int
     checksum: str
-    accuracy: float
+    accuracy: str
     stdout: str
     stderr: str
     report: dict  # of the simulated GPU
@@ -68,7 +68,7 @@ def train(net, *args, preset="titanx-12g", mode="timing", preload=False, program
         accuracy = re.search(r"^accuracy (\S+)$", out, re.M)
         return Run(rc, [a for a, _ in lines], [float(b) for _, b in lines if b], len(lines),
                    checksum.group(1) if checksum else "",
-                   float(accuracy.group(1)) if accuracy else float("nan"), out, err,
+                   accuracy.group(1) if accuracy else "", out, err,
                    load_json(report), load_json(stats))
 
 
