@@ -120,6 +120,7 @@ struct vm_flight { /* one event over a few pages whose copies are in flight */
     CUevent event;
     uint64_t page;
     uint32_t npages;
+    uint64_t g; /* out: the frontier the pages left at, which tells one departure from the next */
 };
 
 struct vm_flights {

@@ -49,7 +49,8 @@ static void queue_pop(struct vm_queue *q)
     q->count--;
 }
 
-static int flight_push(struct vm_flights *f, CUevent event, uint64_t page, uint32_t npages)
+static int flight_push(struct vm_flights *f, CUevent event, uint64_t page, uint32_t npages,
+                       uint64_t g)
 {
     if (f->count == f->cap) {
         size_t cap = f->cap ? f->cap * 2 : 32;
@@ -63,7 +64,7 @@ static int flight_push(struct vm_flights *f, CUevent event, uint64_t page, uint3
         f->head = 0;
         f->cap = cap;
     }
-    f->items[(f->head + f->count++) % f->cap] = (struct vm_flight){event, page, npages};
+    f->items[(f->head + f->count++) % f->cap] = (struct vm_flight){event, page, npages, g};
     return 0;
 }
 
@@ -237,7 +238,7 @@ static CUresult copy_out(struct vm_device *d, uint64_t page, uint64_t n)
 }
 
 /* Starts the copies of n adjacent pages whose frontier is reached. */
-static void leave_copy(struct vm_device *d, uint64_t page, uint32_t n)
+static void leave_copy(struct vm_device *d, uint64_t page, uint32_t n, uint64_t g)
 {
     CUevent e = vm_event_take(d);
     CUresult r = e ? set_access(d, page, n, CU_MEM_ACCESS_FLAGS_PROT_READ) : CUDA_ERROR_UNKNOWN;
@@ -245,7 +246,7 @@ static void leave_copy(struct vm_device *d, uint64_t page, uint32_t n)
         r = copy_out(d, page, n);
     if (r == CUDA_SUCCESS)
         r = vm_drv.p_cuEventRecord(e, d->out_stream);
-    if (r == CUDA_SUCCESS && flight_push(&d->out_flight, e, page, n) != 0)
+    if (r == CUDA_SUCCESS && flight_push(&d->out_flight, e, page, n, g) != 0)
         r = CUDA_ERROR_UNKNOWN;
     for (uint64_t p = page; p < page + n; p++) {
         struct vm_page *pg = &d->pages[p];
@@ -290,7 +291,7 @@ static bool pump_out_wait(struct vm_device *d)
             queue_pop(q);
             n++;
         }
-        leave_copy(d, page, n);
+        leave_copy(d, page, n, g);
     }
     return moved;
 }
@@ -305,13 +306,13 @@ static void landed_out(struct vm_device *d, const struct vm_flight *f)
             pg->flags &= (uint8_t)~VM_PGF_ORPHAN;
             forget_host(d, p);
         }
-        if (pg->state != VM_PG_LEAVING) { /* called back meanwhile */
+        if (pg->state != VM_PG_LEAVING || pg->out_g != f->g) { /* called back, or leaving anew */
             p++;
             continue;
         }
         uint64_t n = 1;
         while (!orphan && p + n < f->page + f->npages && d->pages[p + n].state == VM_PG_LEAVING &&
-               !(d->pages[p + n].flags & VM_PGF_ORPHAN))
+               d->pages[p + n].out_g == f->g && !(d->pages[p + n].flags & VM_PGF_ORPHAN))
             n++;
         if (!unmap(d, p, n, orphan ? VM_PG_EMPTY : VM_PG_AWAY)) {
             set_access(d, p, n, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -348,7 +349,7 @@ static int start_in(struct vm_device *d, uint64_t page, CUresult *error)
                    : CUDA_ERROR_OUT_OF_MEMORY;
     if (r == CUDA_SUCCESS)
         r = vm_drv.p_cuEventRecord(e, d->in_stream);
-    if (r == CUDA_SUCCESS && flight_push(&d->in_flight, e, page, 1) != 0)
+    if (r == CUDA_SUCCESS && flight_push(&d->in_flight, e, page, 1, 0) != 0)
         r = CUDA_ERROR_OUT_OF_MEMORY;
     if (r != CUDA_SUCCESS) {
         vm_event_give(d, e);
@@ -472,12 +473,12 @@ bool vm_pager_pump(struct vm_device *d)
 
 /* ---- one page for an operation --------------------------------------------------------------- */
 
-/* Its copy out is in flight: it stays, and a writer waits for the copy on the device. */
-static int call_back(struct vm_device *d, uint64_t page, struct vm_stream *s, bool writes,
-                     CUresult *error)
+/* Its copy out is in flight: it stays, and the stream waits for the copy on the device. A reader
+ * waits too, because a writer behind it will find the page resident and ask no more. */
+static int call_back(struct vm_device *d, uint64_t page, struct vm_stream *s, CUresult *error)
 {
     CUresult r = set_access(d, page, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    for (size_t i = 0; i < d->out_flight.count && r == CUDA_SUCCESS && writes; i++) {
+    for (size_t i = 0; i < d->out_flight.count && r == CUDA_SUCCESS; i++) {
         const struct vm_flight *f = &d->out_flight.items[(d->out_flight.head + i) % d->out_flight.cap];
         if (page >= f->page && page < f->page + f->npages)
             r = vm_drv.p_cuStreamWaitEvent(s->handle, f->event, 0);
@@ -532,7 +533,7 @@ uint64_t vm_pager_fill(struct vm_device *d, uint64_t page, uint64_t n)
 }
 
 int vm_pager_step(struct vm_device *d, uint64_t page, struct vm_stream *s, bool overwritten,
-                  bool writes, CUresult *error)
+                  CUresult *error)
 {
     struct vm_page *pg = &d->pages[page];
     int r;
@@ -543,7 +544,7 @@ int vm_pager_step(struct vm_device *d, uint64_t page, struct vm_stream *s, bool 
         vm_page_set_state(d, page, VM_PG_RESIDENT);
         return 0;
     case VM_PG_LEAVING:
-        return call_back(d, page, s, writes, error);
+        return call_back(d, page, s, error);
     case VM_PG_COMING:
         return VM_PAGE_WAIT;
     case VM_PG_AWAY:

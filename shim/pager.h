@@ -32,7 +32,7 @@ bool vm_pager_busy(const struct vm_device *d);
 #define VM_PAGE_WAIT 8
 #define VM_PAGE_LOST 9 /* its contents were dropped as dead and the operation may read them */
 int vm_pager_step(struct vm_device *d, uint64_t page, struct vm_stream *s, bool overwritten,
-                  bool writes, CUresult *error);
+                  CUresult *error);
 
 /* Pages whose chunks become free by what is under way already. */
 uint64_t vm_pager_leaving(const struct vm_device *d);

@@ -27,7 +27,6 @@ static void pass_block(struct vm_device *d, const struct vm_op_access *a, struct
                        struct pass *p)
 {
     const struct vm_block *b = &d->blocks[a->block];
-    bool write = (a->mode & VM_WRITE) != 0;
     /* Only of pages that hold nothing else may the old contents be given up. */
     bool overwritten = (a->mode & VM_TOTAL) != 0 || b->regenerating || b->write_g == 0;
     if (vm_block_resident(d, b))
@@ -39,7 +38,7 @@ static void pass_block(struct vm_device *d, const struct vm_op_access *a, struct
         if (pg->state == VM_PG_RESIDENT)
             continue;
         bool whole = overwritten && !vm_page_is_shared(pg);
-        int r = vm_pager_step(d, page, s, whole, write, &p->error);
+        int r = vm_pager_step(d, page, s, whole, &p->error);
         if (r == VM_NOTFOUND)
             p->missing++;
         else if (r == VM_PAGE_WAIT)
