@@ -44,7 +44,7 @@ SG_CALL(cuDeviceGetName, (char *name, int len, CUdevice dev), (name, len, dev))
 {
     SG_CHECK(name && len > 0, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(device_ok(dev), CUDA_ERROR_INVALID_DEVICE);
-    snprintf(name, (size_t)len, "%s", sg.cfg.preset.card);
+    snprintf(name, (size_t)len, "%s (simulated)", sg.cfg.preset.card);
     return CUDA_SUCCESS;
 }
 
