@@ -357,10 +357,18 @@ static double link_ns(const struct run *r, uint64_t in, uint64_t out)
     double id = m->in_duplex_bps > 0 ? m->in_duplex_bps : m->in_bps;
     double od = m->out_duplex_bps > 0 ? m->out_duplex_bps : m->out_bps;
 
-    if (id / m->in_bps + od / m->out_bps <= 1) /* better one after the other */
-        return (i / m->in_bps + o / m->out_bps) * 1e9;
-    double both = i / id < o / od ? i / id : o / od;
-    return (both + (i - both * id) / m->in_bps + (o - both * od) / m->out_bps) * 1e9;
+    if (id / m->in_bps + od / m->out_bps < 1) { /* better one after the other */
+        id = m->in_bps;
+        od = 0;
+    }
+    double both = od > 0 && o / od < i / id ? o / od : i / id;
+    double ns = (both + (i - both * id) / m->in_bps + (o - both * od) / m->out_bps) * 1e9;
+    /* one direction alone, with the fixed cost of its copies */
+    double per_page = m->copy_latency_ns / VM_COPY_PAGES;
+    double in_ns = i / m->in_bps * 1e9 + (double)in * per_page;
+    double out_ns = o / m->out_bps * 1e9 + (double)out * per_page;
+    ns = in_ns > ns ? in_ns : ns;
+    return out_ns > ns ? out_ns : ns;
 }
 
 /* Longest chain over PERIODS iterations that begins and ends at point 0's place in the iteration. A

@@ -9,8 +9,8 @@
  * them, both together the duplex time. The bound is the longest chain of ops and such stretches
  * through several iterations, per iteration.
  *
- * What is left out, so that it stays a bound: copy latency, map costs, and the room that contents on
- * their way back out of turn take.
+ * What is left out, so that it stays a bound: map costs, and the room that contents on their way back
+ * out of turn take.
  */
 #ifndef VM_PLANNER_BOUND_H
 #define VM_PLANNER_BOUND_H

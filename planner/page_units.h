@@ -13,6 +13,9 @@
 
 #include "model.h"
 
+/* Pages that one copy carries at most: larger ones free room late, smaller ones pay latency often. */
+#define VM_COPY_PAGES 8
+
 enum vm_page_use_flags {
     VM_PU_WRITE = 1,     /* changes contents: the host copy, if any, is stale afterwards     */
     VM_PU_LIVE_AFTER = 2 /* contents are needed by the unit's next use (cyclic)              */

@@ -268,10 +268,8 @@ static int place_fetches(struct work *w, const int64_t *occ)
 
 /* ---- departures -----------------------------------------------------------------------------*/
 
-static struct vm_move departure(const struct work *w, const struct vm_eviction *e, uint32_t op,
-                                uint32_t npages)
+static struct vm_move departure(const struct vm_eviction *e, uint32_t op, uint32_t npages)
 {
-    (void)w;
     return (struct vm_move){.op = op, .need_op = e->need_op, .unit = e->unit, .use = e->use,
                             .npages = npages, .kind = e->dead ? VM_ACT_DROP : VM_ACT_OUT,
                             .reason = e->dead ? VM_WHY_DEAD : VM_WHY_CAPACITY};
@@ -288,11 +286,12 @@ static int cmp_release(const void *a, const void *b)
 }
 
 /* Plays the link out over the op times of the last simulation, always sending the pages whose room is
- * needed first (earliest deadline first), and hangs each piece on the op that ends just before it is
- * sent. end_ns: when each op ends; NULL: hang each on the op that releases it. */
+ * needed first (earliest deadline first). A piece hangs on the op that releases it, or on a later one that
+ * a piece before it hangs on, so that the queue keeps this order and never waits without need.
+ * end_ns: when each op ends; NULL: each hangs on the op that releases it. */
 static int place_evictions(struct work *w, const double *end_ns)
 {
-    uint32_t n = (uint32_t)w->u->nops, done = 0, grain = grain_of(w);
+    uint32_t last = 0, grain = grain_of(w);
     double page_ns = (double)w->u->page_bytes / w->m->out_bps * 1e9, t = 0;
     struct vm_use_heap ready = {0};
     struct vm_use_entry top;
@@ -308,18 +307,17 @@ static int place_evictions(struct work *w, const double *end_ns)
         while (!rc && next < w->nev && (!end_ns || end_ns[w->ev[next].release] <= t)) {
             struct vm_eviction *e = &w->ev[next];
             if (!end_ns || e->dead || e->use == VM_NONE)
-                rc = add_move(w, departure(w, e, e->release, e->npages));
+                rc = add_move(w, departure(e, e->release, e->npages));
             else
                 rc = vm_use_heap_push(&ready, UINT64_MAX - e->need_op, (uint32_t)next, e->npages);
             next++;
         }
         if (rc || !vm_use_heap_pop(&ready, &top))
             continue;
-        while (done + 1 < n && end_ns[done + 1] <= t)
-            done++;
         const struct vm_eviction *e = &w->ev[top.unit];
         uint32_t m = top.stamp < grain ? top.stamp : grain;
-        rc = add_move(w, departure(w, e, done > e->release ? done : e->release, m));
+        last = e->release > last ? e->release : last;
+        rc = add_move(w, departure(e, last, m));
         t += m * page_ns;
         if (!rc && top.stamp > m)
             rc = vm_use_heap_push(&ready, top.key, top.unit, top.stamp - m);

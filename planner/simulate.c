@@ -774,7 +774,7 @@ int vm_simulate(const struct vm_page_units *u, const struct vm_machine *m,
     s.out_done_ns = out_done_ns;
     s.capacity = capacity_of(u, m, opt);
     if (!s.opt.batch_pages)
-        s.opt.batch_pages = 8;
+        s.opt.batch_pages = VM_COPY_PAGES;
     if (!(m->out_bps > 0) || !(m->in_bps > 0) || !u->page_bytes)
         return VM_EINVAL;
     if (vm_page_units_work(u, NULL) > s.capacity)
