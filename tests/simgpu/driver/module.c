@@ -40,6 +40,7 @@ static void destroy(struct sg_module *m)
     free(m->vars);
     free(m->funcs);
     free(m->kernels);
+    free(m->file);
     free(m);
 }
 
@@ -136,6 +137,47 @@ SG_CALL(cuModuleLoadDataEx,
 SG_CALL(cuModuleLoadFatBinary, (CUmodule *out, const void *data), (out, data))
 {
     return module_load(out, data);
+}
+
+/* A whole file in memory, ended by a zero byte (PTX is text). */
+static CUresult read_file(const char *name, void **out)
+{
+    SG_CHECK(name, CUDA_ERROR_INVALID_VALUE);
+    FILE *f = fopen(name, "rbe");
+    SG_CHECK(f, CUDA_ERROR_FILE_NOT_FOUND);
+    char *p = NULL;
+    size_t n = 0, got = 0;
+    do {
+        n += got;
+        char *q = realloc(p, n + 65536 + 1);
+        if (!q)
+            break;
+        p = q;
+        got = fread(p + n, 1, 65536, f);
+        p[n + got] = 0;
+    } while (got);
+    bool bad = ferror(f) != 0 || !p;
+    fclose(f);
+    if (bad || n < 8) {
+        free(p);
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+    *out = p;
+    return CUDA_SUCCESS;
+}
+
+SG_CALL(cuModuleLoad, (CUmodule *out, const char *name), (out, name))
+{
+    void *data;
+    SG_TRY(read_file(name, &data));
+    CUresult r = CUDA_ERROR_INVALID_IMAGE;
+    if (sg_code_recognise(data)) /* an image of our own kind cannot come from a file */
+        r = module_load(out, data);
+    if (r != CUDA_SUCCESS)
+        free(data);
+    else
+        ((struct sg_module *)*out)->file = data;
+    return r;
 }
 
 SG_CALL(cuModuleUnload, (CUmodule hm), (hm))
@@ -240,6 +282,26 @@ SG_CALL(cuLibraryLoadData,
     SG_CHECK(out && (!njit || (jit && jit_values)) && (!n || options), CUDA_ERROR_INVALID_VALUE);
     (void)values;
     SG_TRY(load(code, NULL, &m));
+    *out = (CUlibrary)m;
+    return CUDA_SUCCESS;
+}
+
+SG_CALL(cuLibraryLoadFromFile,
+        (CUlibrary *out, const char *name, CUjit_option *jit, void **jit_values, unsigned njit,
+         CUlibraryOption *options, void **values, unsigned n),
+        (out, name, jit, jit_values, njit, options, values, n))
+{
+    void *data;
+    struct sg_module *m;
+    SG_CHECK(out && (!njit || (jit && jit_values)) && (!n || (options && values)),
+             CUDA_ERROR_INVALID_VALUE);
+    SG_TRY(read_file(name, &data));
+    CUresult r = sg_code_recognise(data) ? load(data, NULL, &m) : CUDA_ERROR_INVALID_IMAGE;
+    if (r != CUDA_SUCCESS) {
+        free(data);
+        return r;
+    }
+    m->file = data;
     *out = (CUlibrary)m;
     return CUDA_SUCCESS;
 }

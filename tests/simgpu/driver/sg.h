@@ -11,6 +11,7 @@
 
 #pragma GCC visibility push(default)
 #include <cuda.h>
+#include <cudaProfiler.h>
 #pragma GCC visibility pop
 
 #include <pthread.h>
@@ -100,6 +101,7 @@ struct sg_module {
     struct sg_ctx *ctx; /* NULL: a library, bound to no context */
     const struct simgpu_image *image;
     struct sg_code *code; /* made from a fat binary; owned */
+    void *file;           /* what was read from a file; owned */
     struct sg_func *funcs;   /* one for each kernel of the image */
     struct sg_func *kernels; /* libraries: the CUkernel of each */
     unsigned nfuncs, nvars;
