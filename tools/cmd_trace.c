@@ -168,7 +168,17 @@ static bool covers(const struct vm_gap *g, uint32_t op, uint32_t nops)
     return (op > g->from && op < g->to) || (op + nops > g->from && op + nops < g->to);
 }
 
-/* The stretches that would make the worst moment fit: longest first. */
+/* Bytes times the time they lie idle (in the unit of start_ns): what moving them is worth. */
+static uint64_t gap_weight(const struct loaded *l, const struct vm_gap *g)
+{
+    size_t n = l->it.nops;
+    uint64_t from = l->start_ns[(g->from + 1) % n] + (g->from + 1) / n * l->start_ns[n];
+    uint64_t to = l->start_ns[g->to % n] + g->to / n * l->start_ns[n];
+    double weight = (double)l->it.blocks[g->block].size * (double)(to > from ? to - from : 0);
+    return weight < 1e19 ? (uint64_t)weight : (uint64_t)1e19;
+}
+
+/* The stretches that would make the worst moment fit: most idle bytes first. */
 static bool print_movers(const struct loaded *l, uint64_t excess, size_t most)
 {
     const struct vm_liveness *v = &l->live;
@@ -180,10 +190,10 @@ static bool print_movers(const struct loaded *l, uint64_t excess, size_t most)
     for (size_t i = 0; i < v->ngaps; i++) {
         const struct vm_gap *g = &v->gaps[i];
         if (g->cold && covers(g, v->peak_live_op, (uint32_t)l->it.nops))
-            r[n++] = (struct ranked){g->block, g, g->to - g->from};
+            r[n++] = (struct ranked){g->block, g, gap_weight(l, g)};
     }
     qsort(r, n, sizeof *r, by_weight);
-    printf("\n  the longest cold stretches across that moment\n%10s  %-18s %-28s %s\n", "size", "lives",
+    printf("\n  what lies coldest across that moment (bytes times idle time)\n%10s  %-18s %-28s %s\n", "size", "lives",
            "cold", "first used by");
     for (size_t i = 0; i < n && moved < excess; i++) {
         moved += l->it.blocks[r[i].block].size;
