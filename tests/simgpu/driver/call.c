@@ -79,6 +79,23 @@ static bool before_init_ok(enum sg_id id)
     return false;
 }
 
+/* Calls that a loop of polls consists of; a runtime asks for the context each time. */
+static bool of_a_poll_loop(enum sg_id id)
+{
+    switch ((int)id) {
+    case SG_ID_cuEventQuery:
+    case SG_ID_cuStreamQuery:
+    case SG_ID_cuStreamQuery_ptsz:
+    case SG_ID_cuCtxGetCurrent:
+    case SG_ID_cuCtxSetCurrent:
+    case SG_ID_cuCtxGetDevice:
+    case SG_ID_cuCtxPushCurrent_v2:
+    case SG_ID_cuCtxPopCurrent_v2:
+        return true;
+    }
+    return false;
+}
+
 /* The child of a process that had initialised: its device state is not usable (as the real driver
  * says), and the lock may have been held by a thread that no longer exists. */
 static void after_fork(void)
@@ -119,6 +136,7 @@ CUresult sg_enter(enum sg_id id, bool ptds)
     }
     SG_TRY(sg_configure());
     sg.calls[id]++;
+    sg.entered++;
     if (sg.cfg.call_log)
         sg_call_log(id);
     if (forked || (!sg.inited && !before_init_ok(id)))
@@ -127,6 +145,8 @@ CUresult sg_enter(enum sg_id id, bool ptds)
         return sg_fault_for(id);
     sg_thread_called();
     sg.ptds = ptds;
+    if (!of_a_poll_loop(id))
+        sg.poll_epoch++;
     sg.host_ns += sg_call_cost(id);
     sg_advance();
     return sg_fault_for(id);

@@ -88,9 +88,10 @@ def main():
     rows = [r for r in proc_rows(names, typedef_versions(inc)) if r[3] in set(names)]
     symbols = sorted({r[3] for r in rows})
     (out / "sg_proc.c").write_text(
-        note + '#include "proc.h"\n' + "".join(f"extern int {s}(void);\n" for s in symbols)
+        note + '#include "proc.h"\n'
+        + "".join(f"extern int {s}(void);\nSG_SECOND_ENTRY({s})\n" for s in symbols)
         + "const struct sg_proc_row sg_proc_rows[] = {\n"
-        + "".join(f'    {{"{b}", {v}, {int(pt)}, {s}}},\n' for b, v, pt, s in rows)
+        + "".join(f'    {{"{b}", {v}, {int(pt)}, {s}, sg_second_{s}}},\n' for b, v, pt, s in rows)
         + "};\nconst unsigned sg_proc_count = sizeof sg_proc_rows / sizeof *sg_proc_rows;\n")
     refused = [n for n in names if n not in defined]
     (out / "sg_refused.c").write_text(

@@ -1,6 +1,7 @@
 /* Operations: their life, their edges, and the rules of streams that make edges. */
 #include "sg.h"
 #include "sg_sched.h"
+#include "sg_threads.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +112,10 @@ void sg_enqueue_begin(struct sg_stream *s, struct sg_op *op, unsigned lane)
     op->refs++;    /* the pending one */
     if (sg.cfg.racecheck)
         sg_race_issue(op, lane);
+    if (op->kind == SG_OP_HOSTFN) {
+        sg.hostfns_pending++;
+        sg_thread_keep_going();
+    }
     s->pending++;
     s->ctx->pending++;
     sg.pending++;

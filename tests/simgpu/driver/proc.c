@@ -34,7 +34,7 @@ static CUresult look_up(const char *symbol, void **pfn, int version, cuuint64_t 
     }
     if (best) {
         st = CU_GET_PROC_ADDRESS_SUCCESS;
-        *pfn = (void *)best->fn;
+        *pfn = (void *)(sg.cfg.alias_entry ? best->second : best->fn);
     } else {
         *pfn = NULL;
     }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define QUEUE_DEPTH 1024 /* launches a stream holds before the host has to wait */
-#define POLLS       3    /* not-ready answers in a row before the clock jumps to the next event */
+#define POLLS       3    /* polls of one operation in a row before the clock jumps to the next event */
 
 enum what { READY, FINISH };
 struct event {
@@ -22,7 +22,6 @@ struct event {
 static struct event *heap;
 static size_t nheap, cheap;
 static uint64_t event_seq;
-static unsigned polls;
 
 static bool before(const struct event *a, const struct event *b)
 {
@@ -199,6 +198,7 @@ void sg_run_hostfn(struct sg_op *op)
     struct sg_hostfn f = op->u.hostfn;
     CUresult status = op->ctx->sticky;
     sg.hostfns++;
+    sg.hostfns_pending--;
     pthread_mutex_unlock(&sg.lock);
     sg_in_callback = true;
     if (f.cb)
@@ -223,6 +223,16 @@ void sg_host_spend(uint64_t ns)
     sg.host_ns += ns;
 }
 
+bool sg_play_one(void)
+{
+    bool moved = sg.cfg.mode == SG_TIMING ? sg_time_step(UINT64_MAX) : sg_late_step(NULL, false);
+    if (moved && sg.cfg.mode == SG_TIMING && sg.dev_ns > sg.host_ns)
+        sg.host_ns = sg.dev_ns;
+    if (moved)
+        pthread_cond_broadcast(&sg.moved);
+    return moved;
+}
+
 /* One step towards what the calling thread waits for. */
 static void wait_step(struct sg_op *target, bool only_needed)
 {
@@ -231,12 +241,8 @@ static void wait_step(struct sg_op *target, bool only_needed)
         return;
     }
     if (sg.cfg.mode == SG_TIMING) {
-        if (sg_time_step(UINT64_MAX)) {
-            if (sg.dev_ns > sg.host_ns)
-                sg.host_ns = sg.dev_ns;
-            pthread_cond_broadcast(&sg.moved);
+        if (sg_play_one())
             return;
-        }
     } else if (sg_late_step(target, only_needed) || (only_needed && sg_late_step(target, false))) {
         pthread_cond_broadcast(&sg.moved);
         return;
@@ -248,7 +254,6 @@ CUresult sg_wait(struct sg_op *op)
 {
     if (!op)
         return CUDA_SUCCESS;
-    polls = 0;
     op->refs++;
     struct sg_ctx *c = op->ctx;
     bool only_needed = sg.cfg.mode == SG_FUNCTIONAL && op->state != SG_DONE && sg_late_need(op);
@@ -291,11 +296,13 @@ bool sg_poll(struct sg_op *op)
     if (!op)
         return true;
     if (op->state != SG_DONE) {
-        polls++;
+        /* A program that looks at several events once each is not spinning. */
+        op->polls = op->poll_epoch == sg.poll_epoch ? op->polls + 1 : 1;
+        op->poll_epoch = sg.poll_epoch;
         if (sg.cfg.mode == SG_FUNCTIONAL) {
-            if (polls > 8 || sg_random() % 4 == 0)
+            if (op->polls > 8 || sg_random() % 4 == 0)
                 sg_late_step(op, false);
-        } else if (polls > POLLS) {
+        } else if (op->polls > POLLS) {
             uint64_t next = sg_time_next();
             if (next != UINT64_MAX && next > sg.host_ns)
                 sg.host_ns = next;
@@ -304,7 +311,6 @@ bool sg_poll(struct sg_op *op)
     }
     if (op->state != SG_DONE)
         return false;
-    polls = 0;
     if (sg.cfg.racecheck)
         sg_race_host_saw(op);
     return true;
@@ -312,7 +318,6 @@ bool sg_poll(struct sg_op *op)
 
 void sg_sched_bound(struct sg_stream *s)
 {
-    polls = 0;
     while (s->pending > QUEUE_DEPTH) {
         if (sg.cfg.mode == SG_TIMING ? sg_time_step(UINT64_MAX) : sg_late_step(s->last, false)) {
             if (sg.cfg.mode == SG_TIMING && sg.dev_ns > sg.host_ns)

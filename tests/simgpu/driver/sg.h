@@ -156,7 +156,8 @@ struct sg_op {
     unsigned nout, cout;
     struct sg_op **in; /* functional mode: what it waits for, with a reference each */
     unsigned nin, cin;
-    unsigned mark;
+    unsigned mark, polls;
+    uint64_t poll_epoch;
     struct sg_ctx *ctx;
     struct sg_stream *stream; /* alive as long as the operation is pending */
     int device, prio;
@@ -250,6 +251,9 @@ struct sg_state {
     uint64_t calls[SG_ID_COUNT];
     uint64_t rng;
     unsigned hostfns; /* host functions that are executing, outside the lock */
+    unsigned hostfns_pending;
+    uint64_t entered;    /* calls so far */
+    uint64_t poll_epoch; /* calls so far that a loop of polls does not make */
     unsigned pending; /* operations not yet done */
     uint64_t races, undefined, early, illegal; /* findings */
     uint64_t kernels, copies;
@@ -369,6 +373,7 @@ void sg_enqueue_end(struct sg_op *op);
 CUresult sg_wait(struct sg_op *op);     /* the host waits; op may be NULL */
 CUresult sg_wait_ctx(struct sg_ctx *c); /* for everything the context has pending */
 bool sg_poll(struct sg_op *op);         /* true: done */
+bool sg_play_one(void);                 /* one step of the device, whatever it is; false: none */
 void sg_advance(void);                  /* plays device events up to the host's clock */
 void sg_host_spend(uint64_t ns);
 void sg_execute(struct sg_op *op);      /* exec.c: effects of the op; functional: contents too */

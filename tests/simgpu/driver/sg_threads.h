@@ -10,4 +10,8 @@ void sg_thread_waits(bool waits);  /* it starts or stops to wait inside the driv
 bool sg_thread_alone(void);        /* no other thread is running: the clock may jump */
 void sg_thread_nap(void);          /* lets others in for a moment; gives the lock back meanwhile */
 
+/* A thread of the simulator's own plays on when the program has host functions pending and makes no
+ * calls: a real device would not stand still while the host spins on what such a function sets. */
+void sg_thread_keep_going(void);
+
 #endif

@@ -69,3 +69,37 @@ void sg_thread_nap(void)
     }
     pthread_cond_timedwait(&sg.moved, &sg.lock, &t);
 }
+
+static void *keep_going(void *unused)
+{
+    uint64_t seen = 0;
+    pthread_mutex_lock(&sg.lock);
+    for (;;) {
+        struct timespec t;
+        clock_gettime(CLOCK_REALTIME, &t);
+        t.tv_nsec += 10000000;
+        if (t.tv_nsec >= 1000000000) {
+            t.tv_nsec -= 1000000000;
+            t.tv_sec++;
+        }
+        pthread_cond_timedwait(&sg.moved, &sg.lock, &t);
+        /* Only when nothing was called since last time, and no thread waits inside the driver. */
+        bool quiet = seen == sg.entered;
+        seen = sg.entered;
+        for (const struct thread *w = threads; w; w = w->next)
+            quiet = quiet && !w->waits;
+        while (quiet && sg.hostfns_pending && seen == sg.entered && sg_play_one())
+            ;
+    }
+    return unused;
+}
+
+void sg_thread_keep_going(void)
+{
+    static bool started;
+    pthread_t t;
+    if (started || pthread_create(&t, NULL, keep_going, NULL) != 0)
+        return;
+    started = true;
+    pthread_detach(t);
+}

@@ -36,6 +36,18 @@ Test(calls, a_function_by_version)
     cr_assert_neq(old, new);
 }
 
+/* Looked-up addresses may differ from exported ones, and still be the same functions. */
+Test(calls, a_second_entry_point)
+{
+    void *p;
+    START("SIMGPU_PROC_ALIAS", "1");
+    OK(cuGetProcAddress("cuDeviceGetCount", &p, 12000, 0, NULL));
+    cr_assert_neq(p, (void *)cuDeviceGetCount);
+    int n = 0;
+    OK(((CUresult(*)(int *))p)(&n));
+    cr_assert_eq(n, 1);
+}
+
 Test(calls, every_error_has_a_name)
 {
     const char *s;

@@ -136,6 +136,126 @@ Test(order, host_functions_run_in_stream_order)
     cr_assert_eq(inside, CUDA_ERROR_NOT_PERMITTED);
 }
 
+/* The host spins on what the function sets and calls nothing. */
+static volatile int flag;
+static void raise_flag(void *data)
+{
+    (void)data;
+    flag = 1;
+}
+static void spin(const char *mode)
+{
+    struct gpu g = START("SIMGPU_MODE", mode);
+    CUdeviceptr a;
+    OK(cuMemAlloc(&a, 4));
+    gpu_work(&g, 1e6, a, 1, NULL);
+    OK(cuLaunchHostFunc(NULL, raise_flag, NULL));
+    while (!flag)
+        ;
+}
+Test(order, the_device_goes_on_while_the_host_spins, .timeout = 20)
+{
+    spin("functional");
+}
+Test(order, the_device_goes_on_while_the_host_spins_timing, .timeout = 20)
+{
+    spin("timing");
+}
+
+/* Threads that each wait for their own stream: nobody hangs, every add arrives. */
+#include <pthread.h>
+static struct gpu shared;
+static CUdeviceptr words;
+static void *worker(void *data)
+{
+    unsigned k = *(unsigned *)data;
+    CUstream s;
+    CUevent e;
+    OK(cuCtxSetCurrent(shared.ctx));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    for (int i = 0; i < 50; i++) {
+        gpu_add(&shared, words + 4 * k, 1, 1, s);
+        OK(cuEventRecord(e, s));
+        if (i % 3 == 0)
+            OK(cuEventSynchronize(e));
+        else if (i % 3 == 1)
+            while (cuEventQuery(e) == CUDA_ERROR_NOT_READY)
+                ;
+    }
+    OK(cuStreamSynchronize(s));
+    OK(cuStreamDestroy(s));
+    OK(cuEventDestroy(e));
+    return NULL;
+}
+static void threads(const char *mode)
+{
+    pthread_t t[4];
+    unsigned id[4], out[4];
+    shared = START("SIMGPU_MODE", mode, "SIMGPU_RACECHECK", "1");
+    OK(cuMemAlloc(&words, 16));
+    OK(cuMemsetD32(words, 0, 4));
+    OK(cuCtxSynchronize());
+    for (unsigned k = 0; k < 4; k++) {
+        id[k] = k;
+        cr_assert_eq(pthread_create(&t[k], NULL, worker, &id[k]), 0);
+    }
+    for (unsigned k = 0; k < 4; k++)
+        pthread_join(t[k], NULL);
+    OK(cuMemcpyDtoH(out, words, 16));
+    for (unsigned k = 0; k < 4 && mode[0] == 'f'; k++)
+        cr_assert_eq(out[k], 50);
+}
+Test(order, threads_functional, .timeout = 60)
+{
+    threads("functional");
+}
+Test(order, threads_timing, .timeout = 60)
+{
+    threads("timing");
+}
+
+/* A thread that waits for a long kernel lets another issue its work at the time it issues it. */
+static void *patient(void *data)
+{
+    OK(cuCtxSetCurrent(shared.ctx));
+    OK(cuEventSynchronize(*(CUevent *)data));
+    return NULL;
+}
+Test(clock, a_waiting_thread_holds_nobody_up)
+{
+    pthread_t t;
+    CUstream s, u;
+    CUevent start, mid, end, gate;
+    float ms;
+    CUdeviceptr d;
+    void *h;
+    shared = START("SIMGPU_PRESET", "titanx-12g");
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&u, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&start, 0));
+    OK(cuEventCreate(&mid, 0));
+    OK(cuEventCreate(&end, 0));
+    OK(cuEventCreate(&gate, 0));
+    OK(cuMemAlloc(&d, 1 << 20));
+    OK(cuMemAllocHost(&h, 1 << 20));
+    OK(cuEventRecord(start, s));
+    gpu_work(&shared, 50e6, 0, 0, s);
+    OK(cuEventRecord(mid, s));
+    cr_assert_eq(pthread_create(&t, NULL, patient, &mid), 0);
+    for (int i = 0; i < 20000; i++) { /* keeps calling while the other waits */
+        size_t a, b;
+        OK(cuMemGetInfo(&a, &b));
+    }
+    OK(cuMemcpyHtoDAsync(d, h, 1 << 20, u));
+    OK(cuEventRecord(end, u));
+    OK(cuEventSynchronize(end));
+    OK(cuEventElapsedTime(&ms, start, end));
+    cr_assert_lt(ms, 20.0f, "the copy was issued at %g ms of virtual time", (double)ms);
+    pthread_join(t, NULL);
+    (void)gate;
+}
+
 Test(order, polling_ends)
 {
     struct gpu g = START(F);
