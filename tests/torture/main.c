@@ -159,7 +159,7 @@ static void put_faults(uint64_t seed)
         "cuMemMap:n=%u=OUT_OF_MEMORY",      "cuMemSetAccess:n=%u=OUT_OF_MEMORY",
         "cuMemHostRegister*:n=%u=OUT_OF_MEMORY", "cuMemHostAlloc:n=%u=OUT_OF_MEMORY",
         "cuEventCreate:n=%u=OUT_OF_MEMORY", "cuStreamCreate*:n=%u=OUT_OF_MEMORY",
-        "cuMemAddressReserve:n=%u=OUT_OF_MEMORY", "slow:factor=8:p=0.2",
+        "cuMemAddressReserve:n=%u=OUT_OF_MEMORY", "slow-copy=8@0.2",
     };
     struct rng r = {seed * 2 + 77};
     char text[256], one[96];
