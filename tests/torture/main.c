@@ -64,8 +64,12 @@ static void *run_job(void *arg)
 {
     struct job *j = arg;
     struct world *w = &j->world;
+    if (!w->shared->dry)
+        TRY(w, cuCtxSetCurrent(w->shared->context));
     world_run(w, &j->program, j->keep);
+    turn_take(w);
     world_close(w);
+    turn_give(w, 1);
     return NULL;
 }
 
@@ -127,7 +131,9 @@ static void open_device(struct shared *s)
 static int run(const struct options *o, const struct settings *s)
 {
     static struct job jobs[WORLDS];
-    struct shared shared = {.faults = o->faults, .verbose = o->verbose};
+    struct shared shared = {.faults = o->faults, .verbose = o->verbose, .turns = s->turns,
+                            .lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER,
+                            .rng = {o->seed * 2 + 5}, .alive = (1u << s->worlds) - 1};
     uint32_t done = 0, checked = 0;
     open_device(&shared);
     run_worlds(o, s, &shared, jobs);

@@ -32,6 +32,7 @@ void settings_make(uint64_t seed, struct settings *s)
     s->granularity = granularities[rng_below(&r, 4)];
     s->numa = (int)rng_below(&r, 2);
     s->hidden = rng_below(&r, 5) == 0;
+    s->turns = s->worlds > 1 && rng_below(&r, 4) != 0;
 }
 
 /* How often each kind is meant, against the sum. */
@@ -99,8 +100,8 @@ void program_make(uint64_t seed, uint32_t world, const struct settings *s, struc
     for (uint32_t k = 0; k < p->nphases; k++) {
         struct phase *ph = &p->phases[k];
         ph->first = p->nintents;
-        ph->count = 12 + rng_below(&r, 40);
-        ph->repeats = rng_below(&r, 3) ? 5 + rng_below(&r, 6) : 1;
+        ph->count = 20 + rng_below(&r, 40);
+        ph->repeats = k == 0 || rng_below(&r, 3) ? 5 + rng_below(&r, 8) : 1;
         p->nintents += ph->count;
     }
     p->intents = malloc(p->nintents * sizeof *p->intents);
@@ -110,6 +111,14 @@ void program_make(uint64_t seed, uint32_t world, const struct settings *s, struc
     }
     for (uint32_t i = 0; i < p->nintents; i++)
         p->intents[i] = pick(&r, i, s->hidden);
+    /* every phase begins with blocks and contents to work on */
+    for (uint32_t k = 0; k < p->nphases; k++) {
+        for (uint32_t i = 0; i < 10; i++) {
+            struct intent *x = &p->intents[p->phases[k].first + i];
+            x->kind = i < 7 ? DO_ALLOC : DO_UPLOAD;
+            x->slot[0] = (uint8_t)(i < 7 ? (i * 3 + k) % SLOTS : ((i - 7) * 6 + k) % SLOTS);
+        }
+    }
 }
 
 void program_fini(struct program *p)

@@ -12,6 +12,7 @@
 #define TORTURE_H
 
 #include <cuda.h>
+#include <pthread.h>
 #include <stdint.h>
 
 #define SLOTS    20 /* blocks of one world; the upper half is freed at the end of each repeat */
@@ -63,6 +64,7 @@ struct settings {
     uint32_t granularity;
     int numa;                /* which host backend */
     int hidden;              /* accesses through tables that no copy shows */
+    int turns;               /* threads go by turns, so that a seed replays exactly */
 };
 void settings_make(uint64_t seed, struct settings *s);
 /* The program of world `world`; freed by program_fini. Exits on lack of memory. */
@@ -103,6 +105,7 @@ void gather_compute(const struct gather_args *a);
 
 struct slot {
     int live, defined;
+    int async;        /* allocated in a stream */
     int held;         /* graphs that name it */
     CUdeviceptr p;
     uint32_t words;
@@ -150,7 +153,13 @@ struct shared {
     int graphs;        /* the driver can capture */
     int faults;        /* errors are injected: running out of memory is no failure */
     int verbose;
-    int hidden_used;   /* a table written by a kernel or in mapped memory was followed */
+    int hidden_used;   /* a table of addresses was followed */
+    /* whose turn it is among the threads; unused (turns 0) where they run freely */
+    int turns;
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    struct rng rng;
+    uint32_t turn, alive; /* alive: one bit a world */
 };
 
 struct world {
@@ -182,6 +191,10 @@ void world_close(struct world *w); /* reads everything back, compares, frees */
 void torture_check(const struct world *w, CUresult r, const char *call, const char *file, int line);
 _Noreturn void torture_wrong(const struct world *w, const char *what, uint32_t word, uint32_t got,
                              uint32_t want);
+
+/* Waits for the world's turn; gives it to a world drawn from the seed, which may be the same. */
+void turn_take(struct world *w);
+void turn_give(struct world *w, int for_good);
 
 /* Ordering; `mode` 1 reads, 2 writes, 3 both. touch() before the operation is issued on `s`, issue()
  * once, then mark() for each slot. */

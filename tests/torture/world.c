@@ -47,6 +47,36 @@ static void *need(void *p)
     _Exit(EXIT_USAGE);
 }
 
+/* ---- turns -------------------------------------------------------------------------------------------*/
+
+void turn_take(struct world *w)
+{
+    struct shared *s = w->shared;
+    if (!s->turns)
+        return;
+    pthread_mutex_lock(&s->lock);
+    while (s->turn != w->number)
+        pthread_cond_wait(&s->moved, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void turn_give(struct world *w, int for_good)
+{
+    struct shared *s = w->shared;
+    if (!s->turns)
+        return;
+    pthread_mutex_lock(&s->lock);
+    if (for_good)
+        s->alive &= ~(1u << w->number);
+    while (s->alive) {
+        s->turn = rng_below(&s->rng, WORLDS);
+        if (s->alive >> s->turn & 1)
+            break;
+    }
+    pthread_cond_broadcast(&s->moved);
+    pthread_mutex_unlock(&s->lock);
+}
+
 /* ---- order --------------------------------------------------------------------------------------------*/
 
 /* New work on `s` comes after everything issued on `t` so far. */
@@ -188,6 +218,7 @@ int slot_alloc(struct world *w, struct slot *b, uint32_t words, int s, int varia
     b->words = words;
     b->writer = -1;
     b->born = ++w->lives;
+    b->async = variant & 1;
     if (!w->shared->dry) {
         size_t bytes = (size_t)words * 4 + (size_t)(variant >> 2 & 3); /* an odd end at times */
         if (variant & 1)
@@ -211,7 +242,7 @@ int slot_alloc(struct world *w, struct slot *b, uint32_t words, int s, int varia
 
 void slot_free(struct world *w, struct slot *b, int s, int variant)
 {
-    if (variant & 1) {
+    if (b->async && (variant & 1)) { /* only what was allocated in a stream may be freed in one */
         order_touch(w, b, s, 2);
         order_issue(w, s);
         if (!w->shared->dry)
@@ -269,9 +300,13 @@ void world_run(struct world *w, const struct program *p, const uint8_t *keep)
                 w->current = &p->intents[ph->first + i];
                 if (keep && !keep[w->current->id])
                     continue;
+                turn_take(w);
                 do_intent(w, w->current);
+                turn_give(w, 0);
             }
+            turn_take(w);
             end_of_repeat(w);
+            turn_give(w, 0);
         }
     }
     w->current = NULL;

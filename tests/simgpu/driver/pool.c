@@ -121,7 +121,7 @@ static struct sg_range *reuse(struct sg_pool *p, size_t bytes, const struct sg_s
 {
     for (struct sg_range *r = p->cache; r; r = r->next_free) {
         size_t cap = capacity(r);
-        if (cap < bytes || cap > bytes + bytes / 4 + sg.cfg.granularity)
+        if (cap < bytes || r->span < bytes || cap > bytes + bytes / 4 + sg.cfg.granularity)
             continue;
         if (r->freed_on != s->id && !(p->reuse_opportunistic && done(r)))
             continue;
@@ -130,7 +130,8 @@ static struct sg_range *reuse(struct sg_pool *p, size_t bytes, const struct sg_s
             sg_race_host_saw(r->freed); /* the driver saw that it had executed */
         sg_op_unref(r->freed);
         r->freed = NULL;
-        r->bytes = bytes;
+        if (bytes > r->bytes)
+            r->bytes = bytes; /* never less: work on its former life may still be queued */
         return r;
     }
     return NULL;
