@@ -176,6 +176,8 @@ struct world {
     uint64_t now[STREAMS];               /* operations issued */
     uint64_t order[STREAMS][STREAMS];    /* order[s][t]: what of t precedes new work on s */
     uint64_t known[STREAMS];             /* what of t the host knows to be done */
+    /* as of the last operation of the legacy stream: what precedes it, and itself */
+    uint64_t legacy_order[STREAMS], legacy_now;
     uint64_t lives;
     uint64_t live_words, peak_words, op_words, worst_op_words;
     uint32_t done, skipped, checked;
@@ -200,6 +202,7 @@ void turn_give(struct world *w, int for_good);
  * once, then mark() for each slot. */
 void order_touch(struct world *w, struct slot *b, int s, int mode);
 void order_issue(struct world *w, int s);
+void order_issue_memory(struct world *w, int s); /* an allocation or a free in the stream */
 void order_mark(struct world *w, struct slot *b, int s, int mode);
 void order_host_sync(struct world *w, int s); /* waits for the stream */
 void order_host_sync_all(struct world *w);

@@ -109,10 +109,19 @@ void order_host_sync_all(struct world *w)
         order_host_sync(w, s);
 }
 
+/* The legacy stream's operations wait for those of the blocking streams, and theirs for its. This
+ * holds between operations: recording an event or waiting for a stream adds nothing to it. */
+static int ordered(const struct world *w, int s, int t, uint64_t at)
+{
+    if (!at || s == t || w->order[s][t] >= at || (s == 0 && w->blocking[t]))
+        return 1;
+    return w->blocking[s] && (t == 0 ? w->legacy_now : w->legacy_order[t]) >= at;
+}
+
 /* Makes work on `s` wait for operation `at` of `t`, in one of the ways there are. */
 static void order_after(struct world *w, int s, int t, uint64_t at)
 {
-    if (!at || s == t || w->order[s][t] >= at)
+    if (ordered(w, s, t, at))
         return;
     if (rng_below(&w->rng, 16) == 0) {
         order_host_sync(w, t);
@@ -125,21 +134,8 @@ static void order_after(struct world *w, int s, int t, uint64_t at)
     learn(w, s, t);
 }
 
-/* The legacy stream waits for the blocking ones and they for it. */
-static void order_enter(struct world *w, int s)
-{
-    if (s == 0) {
-        for (int t = 1; t < STREAMS; t++)
-            if (w->blocking[t])
-                learn(w, 0, t);
-    } else if (w->blocking[s]) {
-        learn(w, s, 0);
-    }
-}
-
 void order_touch(struct world *w, struct slot *b, int s, int mode)
 {
-    order_enter(w, s);
     if (b->writer >= 0)
         order_after(w, s, b->writer, b->writer_at);
     if (mode & 2)
@@ -150,11 +146,27 @@ void order_touch(struct world *w, struct slot *b, int s, int mode)
 
 void order_issue(struct world *w, int s)
 {
-    order_enter(w, s);
-    w->now[s]++;
+    for (int t = 1; t < STREAMS && s == 0; t++)
+        if (w->blocking[t])
+            learn(w, 0, t);
+    for (int t = 0; t < STREAMS && w->blocking[s]; t++) {
+        uint64_t before = t == 0 ? w->legacy_now : w->legacy_order[t];
+        if (w->order[s][t] < before)
+            w->order[s][t] = before;
+    }
+    order_issue_memory(w, s);
+    if (s == 0) {
+        memcpy(w->legacy_order, w->order[0], sizeof w->legacy_order);
+        w->legacy_now = w->now[0];
+    }
     if (w->op_words > w->worst_op_words)
         w->worst_op_words = w->op_words;
     w->op_words = 0;
+}
+
+void order_issue_memory(struct world *w, int s)
+{
+    w->now[s]++;
 }
 
 void order_mark(struct world *w, struct slot *b, int s, int mode)
@@ -230,7 +242,7 @@ int slot_alloc(struct world *w, struct slot *b, uint32_t words, int s, int varia
     }
     b->model = need(malloc((size_t)words * 4));
     if (variant & 1) { /* the others must come after the allocation */
-        order_issue(w, s);
+        order_issue_memory(w, s);
         order_mark(w, b, s, 2);
     }
     b->live = 1;
@@ -244,7 +256,8 @@ void slot_free(struct world *w, struct slot *b, int s, int variant)
 {
     if (b->async && (variant & 1)) { /* only what was allocated in a stream may be freed in one */
         order_touch(w, b, s, 2);
-        order_issue(w, s);
+        w->op_words = 0;
+        order_issue_memory(w, s);
         if (!w->shared->dry)
             TRY(w, cuMemFreeAsync(b->p, w->streams[s]));
     } else if (!w->shared->dry) {

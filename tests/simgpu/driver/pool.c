@@ -90,6 +90,8 @@ static bool trim(struct sg_pool *p, cuuint64_t keep)
         if (!done(r))
             continue;
         any = true;
+        if (sg.cfg.racecheck)
+            sg_race_forget(r->map.phys); /* the driver saw the free execute; the host need not */
         release(r);
         if (last)
             break;
