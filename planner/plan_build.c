@@ -166,7 +166,7 @@ int vm_plan_add_schedule(const struct vm_iteration *it, const struct vm_page_uni
     plan->actions = acts;
     plan->nactions = n;
     plan->predicted_ns = (uint64_t)s->sim.iteration_ns;
-    plan->window_ns = n ? (uint64_t)VM_SCHEDULE_WINDOW_NS : 0;
+    plan->window_ns = n ? (uint64_t)s->window_ns : 0;
     plan->out_bytes = s->sim.out_pages * u->page_bytes;
     plan->in_bytes = s->sim.in_pages * u->page_bytes;
     return VM_OK;

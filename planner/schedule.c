@@ -13,6 +13,7 @@ struct work {
     const struct vm_page_units *u;
     const struct vm_machine *m;
     uint64_t capacity; /* what the ops may fill */
+    double window_ns;
     struct vm_eviction *ev;
     size_t nev;
     struct vm_move *moves;
@@ -331,8 +332,9 @@ static int place_evictions(struct work *w, const double *end_ns)
 static int simulate(const struct work *w, uint64_t total, struct vm_schedule *s, double *start_ns)
 {
     struct vm_sim_options so = {.capacity_pages = total, .knows_dead = 1,
-                                .window_ns = VM_SCHEDULE_WINDOW_NS};
+                                .window_ns = w->window_ns};
 
+    s->window_ns = w->window_ns;
     s->moves = w->moves;
     s->nmoves = w->n;
     s->out_pages = s->in_pages = 0;
@@ -368,9 +370,10 @@ static bool better(const struct vm_schedule *a, const struct vm_schedule *b)
 
 /* One set of evictions, timed, and timed again by what the simulation says. */
 static int make(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
-                uint64_t usable, unsigned rounds, struct vm_schedule *out)
+                uint64_t usable, double window_ns, unsigned rounds,
+                struct vm_schedule *out)
 {
-    struct work w = {.u = u, .m = m, .capacity = usable};
+    struct work w = {.u = u, .m = m, .capacity = usable, .window_ns = window_ns};
     struct vm_schedule best = {0}, s;
     double *start = malloc((u->nops + 1) * sizeof *start);
     int rc = vm_belady(u, usable, &w.ev, &w.nev);
@@ -400,6 +403,22 @@ static int make(const struct vm_page_units *u, const struct vm_machine *m, uint6
     if (!rc)
         *out = best;
     return rc;
+}
+
+double vm_schedule_window(const struct vm_page_units *u, const struct vm_machine *m)
+{
+    uint64_t most = 0;
+
+    for (uint32_t k = 0; k < u->nops; k++) {
+        uint64_t fresh = 0;
+        for (uint32_t r = u->op_first[k]; r < u->op_first[k + 1]; r++) {
+            const struct vm_page_unit *un = &u->units[u->refs[r].unit];
+            if (u->refs[r].use == un->use && !(un->flags & VM_UNIT_CYCLIC))
+                fresh += un->npages;
+        }
+        most = fresh > most ? fresh : most;
+    }
+    return VM_SCHEDULE_WINDOW_NS + (double)most * (m->map_ns + m->access_ns + m->unmap_ns);
 }
 
 void vm_unfit_text(const struct vm_page_units *u, uint64_t capacity, struct vm_error *why)
@@ -437,7 +456,7 @@ int vm_schedule_build(const struct vm_page_units *u, const struct vm_machine *m,
         if (usable == last)
             continue;
         last = usable;
-        int rc = make(u, m, total, usable, opt->effort ? 3 : 1, &s);
+        int rc = make(u, m, total, usable, vm_schedule_window(u, m), opt->effort ? 3 : 1, &s);
         if (rc && !have)
             return rc;
         if (!rc && (!have || s.sim.iteration_ns < best.sim.iteration_ns)) {

@@ -14,14 +14,16 @@
 
 #include "simulate.h"
 
-/* How far the host may run ahead of the device under a plan, in op time. Farther, contents of later
- * ops take room that returning pages need sooner; nearer, the device would wait for the host. */
+/* How far the host may run ahead of the device under a plan, in op time, beside what the largest mapping
+ * takes. Farther, contents of later ops take room that returning pages need sooner; nearer, the device
+ * would wait for the host. */
 #define VM_SCHEDULE_WINDOW_NS 1e6
 
 struct vm_schedule {
     struct vm_move *moves; /* sorted by op, OUT and DROP of an op before its INs, each in queue order */
     size_t nmoves;
     uint64_t out_pages, in_pages; /* what the moves name; clean pages among out_pages need no copy */
+    double window_ns;             /* run-ahead it was simulated with; 0 = as far as it can */
     struct vm_sim_result sim;
 };
 
@@ -44,5 +46,8 @@ void vm_unfit_text(const struct vm_page_units *u, uint64_t capacity, struct vm_e
 /* Sorts moves into the order the executor expects and fills vm_move.first. Used by policies that make
  * their own moves. VM_OK or VM_ENOMEM. */
 int vm_schedule_finish(const struct vm_page_units *u, struct vm_move *moves, size_t nmoves);
+
+/* VM_SCHEDULE_WINDOW_NS plus the time to map the largest contents that an op finds undefined. */
+double vm_schedule_window(const struct vm_page_units *u, const struct vm_machine *m);
 
 #endif

@@ -246,13 +246,14 @@ static int make_moves(const struct vdnn *v, struct vm_schedule *s)
 static int try_rule(struct vdnn *v, enum which which, struct vm_schedule *s, struct vm_error *why)
 {
     struct vm_sim_options so = {.capacity_pages = v->p->capacity, .knows_dead = 1,
-                                .window_ns = VM_SCHEDULE_WINDOW_NS};
+                                .window_ns = vm_schedule_window(&v->p->units, v->p->machine)};
 
     memset(s, 0, sizeof *s);
     choose(v, which);
     int rc = make_moves(v, s);
     if (rc)
         return rc;
+    s->window_ns = so.window_ns;
     for (size_t i = 0; i < s->nmoves; i++) {
         s->out_pages += s->moves[i].kind == VM_ACT_OUT ? s->moves[i].npages : 0;
         s->in_pages += s->moves[i].kind == VM_ACT_IN ? s->moves[i].npages : 0;
