@@ -16,8 +16,8 @@ struct touch {
 struct part {
     uint64_t page;
     uint32_t block;
-    uint32_t birth, death; /* [birth, death) in ops; whole iteration where cyclic */
-    bool cyclic;
+    uint32_t birth, length; /* in ops: [birth, birth + length), may reach into the next iteration */
+    bool persistent;
 };
 
 struct builder {
@@ -196,10 +196,17 @@ static int emit_block(struct builder *b, uint32_t block, uint64_t page, uint32_t
     return VM_OK;
 }
 
+/* Where an op lies in the life of a shared unit that begins at op `origin`. */
+static uint32_t place_in_life(uint32_t op, uint32_t origin, uint32_t n)
+{
+    op = op >= n ? op - n : op;
+    return op >= origin ? op - origin : op + n - origin;
+}
+
 /* Marks the uses of a shared unit during which this block's contents matter. `slot` holds the unit's
- * uses sorted by key; they were made from the very touches that are looked up here. */
+ * uses sorted by their place in its life; they were made from the very touches that are looked up. */
 static void mark_live(struct builder *b, struct touch *slot, size_t nslots, uint32_t block,
-                      bool cyclic_unit)
+                      uint32_t origin)
 {
     uint32_t n = (uint32_t)b->it->nops;
     uint32_t lo = b->first[block], hi = b->first[block + 1];
@@ -207,12 +214,9 @@ static void mark_live(struct builder *b, struct touch *slot, size_t nslots, uint
     for (uint32_t j = lo; j < hi; j++) {
         if (!(b->touches[j].flags & T_LIVE))
             continue;
-        uint32_t key = b->touches[j].key;
-        uint32_t next = j + 1 < hi ? b->touches[j + 1].key : b->touches[lo].key + n;
-        if (cyclic_unit && key >= n) {
-            key -= n;
-            next -= n;
-        }
+        uint32_t key = place_in_life(b->touches[j].key, origin, n);
+        uint32_t next = place_in_life(b->touches[j + 1 < hi ? j + 1 : lo].key, origin, n);
+        next += next <= key ? n : 0;
         size_t a = 0, z = nslots;
         while (a < z) {
             size_t mid = (a + z) / 2;
@@ -232,48 +236,42 @@ static void mark_live(struct builder *b, struct touch *slot, size_t nslots, uint
     }
 }
 
-/* The unit of one page that the blocks of parts[lo..hi) share. */
-static int emit_shared(struct builder *b, size_t lo, size_t hi, bool cyclic)
+/* The unit of one page that the blocks of parts[lo..hi) share, its life beginning at op `origin`. */
+static int emit_shared(struct builder *b, size_t lo, size_t hi, uint32_t origin, bool cyclic)
 {
     uint32_t n = (uint32_t)b->it->nops;
-    size_t total = 0, w = 0;
+    size_t total = 0, w = 0, m = 0;
 
     for (size_t i = lo; i < hi; i++)
         total += b->first[b->parts[i].block + 1] - b->first[b->parts[i].block];
     struct touch *slot = malloc((total + 1) * sizeof *slot);
     if (!slot)
         return VM_ENOMEM;
-    for (size_t i = lo; i < hi; i++) {
-        uint32_t blk = b->parts[i].block;
-        for (uint32_t j = b->first[blk]; j < b->first[blk + 1]; j++) {
+    for (size_t i = lo; i < hi; i++)
+        for (uint32_t j = b->first[b->parts[i].block]; j < b->first[b->parts[i].block + 1]; j++) {
             slot[w] = b->touches[j];
-            if (cyclic && slot[w].key >= n)
-                slot[w].key -= n;
+            slot[w].key = place_in_life(slot[w].key, origin, n);
             slot[w++].flags &= T_WRITE;
         }
-    }
     qsort(slot, w, sizeof *slot, cmp_touch);
-    size_t m = 0;
     for (size_t i = 0; i < w; i++) {
         if (m && slot[m - 1].key == slot[i].key)
             slot[m - 1].flags |= slot[i].flags;
         else
             slot[m++] = slot[i];
     }
-    int rc = VM_OK;
     struct vm_page_unit *u = add_unit(b, b->parts[lo].page, 1, b->parts[lo].block);
-    if (!u)
-        rc = VM_ENOMEM;
+    int rc = u ? VM_OK : VM_ENOMEM;
     for (size_t i = lo; i < hi && !rc; i++) {
         unit_flags(u, &b->it->blocks[b->parts[i].block]);
-        mark_live(b, slot, m, b->parts[i].block, cyclic);
+        mark_live(b, slot, m, b->parts[i].block, origin);
     }
     if (!rc) {
         u->flags |= VM_UNIT_SHARED | (cyclic ? (uint32_t)VM_UNIT_CYCLIC : 0);
         u->nuses = (uint32_t)m;
     }
     for (size_t i = 0; i < m && !rc; i++)
-        rc = add_use(b, slot[i].key, slot[i].flags);
+        rc = add_use(b, slot[i].key + origin, slot[i].flags);
     free(slot);
     return rc;
 }
@@ -291,10 +289,9 @@ static int cmp_part(const void *a, const void *b)
 static void add_part(struct builder *b, uint64_t page, uint32_t block)
 {
     const struct vm_iter_block *blk = &b->it->blocks[block];
-    bool cyclic = block_cyclic(blk) || blk->free_op > b->it->nops;
 
-    b->parts[b->nparts++] = (struct part){page, block, cyclic ? 0 : blk->alloc_op,
-                                          cyclic ? (uint32_t)b->it->nops : blk->free_op, cyclic};
+    b->parts[b->nparts++] =
+        (struct part){page, block, blk->alloc_op, blk->free_op - blk->alloc_op, block_cyclic(blk)};
 }
 
 /* Whole pages become units at once; pages filled in part are kept for emit_parts. */
@@ -316,33 +313,62 @@ static int emit_whole(struct builder *b)
     return VM_OK;
 }
 
-/* A page filled in part by one block alone joins the block's own run where it borders on it. */
-static int emit_lone_part(struct builder *b, const struct part *p)
+/* An op before which nothing lives on the page of parts[lo..hi) (sorted by birth): where its history
+ * can be cut open. False if something always does. */
+static bool find_cut(const struct builder *b, size_t lo, size_t hi, uint32_t *cut)
 {
-    return emit_block(b, p->block, p->page, 1);
+    uint32_t n = (uint32_t)b->it->nops, covered = 0, first_wrap = n;
+
+    for (size_t i = lo; i < hi; i++) {
+        const struct part *p = &b->parts[i];
+        if (p->persistent || p->length >= n)
+            return false;
+        if (p->birth + p->length > n) {
+            covered = p->birth + p->length - n > covered ? p->birth + p->length - n : covered;
+            first_wrap = p->birth < first_wrap ? p->birth : first_wrap;
+        }
+    }
+    for (size_t i = lo; i < hi && b->parts[i].birth <= covered; i++)
+        if (b->parts[i].birth + b->parts[i].length <= n &&
+            b->parts[i].birth + b->parts[i].length > covered)
+            covered = b->parts[i].birth + b->parts[i].length;
+    *cut = covered < n ? covered : 0;
+    return first_wrap == n || covered < first_wrap;
+}
+
+/* The units of one page: one for each stretch in which something lives on it all the time. */
+static int emit_page(struct builder *b, size_t lo, size_t hi)
+{
+    uint32_t n = (uint32_t)b->it->nops, cut = 0;
+
+    if (!find_cut(b, lo, hi, &cut))
+        return hi - lo == 1 ? emit_block(b, b->parts[lo].block, b->parts[lo].page, 1)
+                            : emit_shared(b, lo, hi, 0, true);
+    for (size_t i = lo; i < hi; i++)
+        b->parts[i].birth = place_in_life(b->parts[i].birth, cut, n);
+    qsort(b->parts + lo, hi - lo, sizeof *b->parts, cmp_part);
+    for (size_t i = lo, j; i < hi; i = j) {
+        uint32_t death = b->parts[i].birth + b->parts[i].length;
+        for (j = i + 1; j < hi && b->parts[j].birth < death; j++)
+            if (b->parts[j].birth + b->parts[j].length > death)
+                death = b->parts[j].birth + b->parts[j].length;
+        int rc = j == i + 1 ? emit_block(b, b->parts[i].block, b->parts[i].page, 1)
+                            : emit_shared(b, i, j, cut, false);
+        if (rc)
+            return rc;
+    }
+    return VM_OK;
 }
 
 static int emit_parts(struct builder *b)
 {
     qsort(b->parts, b->nparts, sizeof *b->parts, cmp_part);
-    for (size_t i = 0; i < b->nparts;) {
-        size_t page_end = i;
-        bool cyclic = false;
-        while (page_end < b->nparts && b->parts[page_end].page == b->parts[i].page)
-            cyclic |= b->parts[page_end++].cyclic;
-        while (i < page_end) {
-            size_t j = i + 1;
-            uint32_t death = b->parts[i].death;
-            while (j < page_end && (cyclic || b->parts[j].birth < death)) {
-                if (b->parts[j].death > death)
-                    death = b->parts[j].death;
-                j++;
-            }
-            int rc = j == i + 1 ? emit_lone_part(b, &b->parts[i]) : emit_shared(b, i, j, cyclic);
-            if (rc)
-                return rc;
-            i = j;
-        }
+    for (size_t i = 0, j; i < b->nparts; i = j) {
+        for (j = i + 1; j < b->nparts && b->parts[j].page == b->parts[i].page; j++)
+            ;
+        int rc = emit_page(b, i, j);
+        if (rc)
+            return rc;
     }
     return VM_OK;
 }

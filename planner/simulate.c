@@ -260,6 +260,22 @@ static void provide(struct sim *s, uint32_t unit)
     account(s);
 }
 
+/* A page that comes back finds its place held by an earlier unit only before the first whole iteration:
+ * then that chunk is let go. */
+static void clear_place(struct sim *s, uint32_t unit)
+{
+    uint64_t base = slot_of(s, unit);
+
+    for (uint32_t i = 0; i < s->u->units[unit].npages; i++) {
+        uint32_t o = s->owner[base + i];
+        if (o == VM_NONE || !s->su[o].dead || o == unit)
+            continue;
+        s->owner[base + i] = VM_NONE;
+        s->dead_pages--;
+        s->free_pages++;
+    }
+}
+
 /* ---- engines --------------------------------------------------------------------------------*/
 
 static double rate(const struct sim *s, bool out)
@@ -370,6 +386,8 @@ static void start_in(struct sim *s)
             q->head++;
             continue;
         }
+        if (!x->res && !x->coming)
+            clear_place(s, r->unit);
         uint64_t room = s->free_pages + s->dead_pages;
         if (!room || !may_fetch(s, r))
             return;
