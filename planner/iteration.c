@@ -202,10 +202,14 @@ static void join_instances(const struct window *w, struct vm_iteration *it, stru
         uint32_t b = new_block(it, w, old[i].block);
         it->blocks[b].free_op = op_at(w, w->t->blocks[old[i].block].free_event);
     }
-    for (size_t j = 0; j < nyoung; j++) { /* not seen going: until its place in the next one */
+    for (size_t j = 0; j < nyoung; j++) { /* its own end if that was seen, else its place in the next one */
         struct vm_iter_block *b = &it->blocks[w->block_of[young[j].block]];
+        uint32_t gone = w->t->blocks[young[j].block].free_event;
         b->free_op = w->whole ? (uint32_t)w->nops : (uint32_t)w->nops + b->alloc_op;
-        if (w->whole)
+        if (!w->whole && gone != VM_NONE && gone >= w->to &&
+            w->ops_before[gone] - w->first_op < b->free_op)
+            b->free_op = (uint32_t)(w->ops_before[gone] - w->first_op);
+        if (b->free_op <= w->nops) /* freed between the last op and the next one's first */
             b->flags &= ~(uint32_t)VM_BLK_WRAPS;
     }
     for (size_t i = 0; i < it->nblocks; i++) { /* allocated after the last op: the next one's */
