@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "units.h"
+
 extern char **environ;
 
 static const struct vm_knob knobs[] = {
@@ -76,26 +78,6 @@ static const char *number_of(const char *text, uint64_t *whole, uint32_t *millio
     return p;
 }
 
-/* K, M, G, T with an optional B or iB are powers of 1024, in either case. 0 for anything else. */
-static uint64_t unit_of(const char *p)
-{
-    static const char letters[] = "kmgt";
-    uint64_t unit = 1;
-    char c = *p;
-    if (c >= 'A' && c <= 'Z')
-        c = (char)(c - 'A' + 'a');
-    const char *at = c ? strchr(letters, c) : NULL;
-    if (at) {
-        unit <<= 10 * (at - letters + 1);
-        p++;
-        if (*p == 'i' && (p[1] == 'B' || p[1] == 'b'))
-            p++;
-    }
-    if (*p == 'B' || *p == 'b')
-        p++;
-    return *p ? 0 : unit;
-}
-
 static int amount_of(const char *text, struct vm_amount *out, bool may_share, const char **why)
 {
     uint64_t v;
@@ -119,8 +101,8 @@ static int amount_of(const char *text, struct vm_amount *out, bool may_share, co
             return -1;
         }
     } else {
-        uint64_t unit = unit_of(p);
-        if (!unit) {
+        uint64_t unit = vm_unit_parse(&p);
+        if (!unit || *p) {
             *why = "the unit is not one of K, M, G, T, KiB, MiB, GiB, TiB";
             return -1;
         }

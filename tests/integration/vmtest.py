@@ -50,7 +50,8 @@ def environment(preload=True, driver=True, **extra):
         libs = [BUILD / "tests" / "simgpu" / d for d in ("driver", "runtime", "dnn", "blas")]
         env["LD_LIBRARY_PATH"] = ":".join(map(str, libs))
     if preload:
-        env["LD_PRELOAD"] = str(LIBVMEM if preload is True else preload)
+        runtimes = [r for r in os.environ.get("VMEM_TEST_RUNTIMES", "").split(":") if r]
+        env["LD_PRELOAD"] = ":".join(runtimes + [str(LIBVMEM if preload is True else preload)])
     env.update({k: str(v) for k, v in extra.items() if v is not None})
     return env
 
