@@ -128,6 +128,8 @@ void vm_page_set_state(struct vm_device *d, uint64_t page, enum vm_page_state st
         else
             d->blocks[pg->owner].nonresident++;
     }
+    if (pg->live == 0)
+        d->dead_pages += (uint64_t)is - (uint64_t)was;
     pg->state = (uint8_t)state;
 }
 
@@ -248,6 +250,7 @@ static void page_reset(struct vm_device *d, uint64_t page)
     pg->flags &= (uint8_t) ~(VM_PGF_LOST | VM_PGF_WANT_IN);
     if (pg->state == VM_PG_WAIT_OUT)
         vm_page_set_state(d, page, VM_PG_RESIDENT);
+    d->dead_pages -= pg->state == VM_PG_RESIDENT;
 }
 
 static void attach_pages(struct vm_device *d, uint32_t index, const struct span *s, bool own_tail)
@@ -405,6 +408,7 @@ static void page_died(struct vm_device *d, uint64_t page)
         pg->state = VM_PG_EMPTY;
     if (pg->state == VM_PG_WAIT_OUT)
         pg->state = VM_PG_RESIDENT;
+    d->dead_pages += pg->state == VM_PG_RESIDENT;
 }
 
 void vm_block_free(struct vm_device *d, uint32_t index)

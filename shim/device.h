@@ -187,6 +187,7 @@ struct vm_device {
     uint32_t nholes;
     uint32_t *free_chunks;
     uint32_t nfree_chunks;
+    uint64_t dead_pages; /* resident pages with no live block: chunks for the asking */
     uint32_t claim; /* chunks that an operation in progress waits for */
     bool turn;      /* a thread is making an operation's pages resident */
 
@@ -268,7 +269,7 @@ struct vm_device *vm_device_of(CUdeviceptr p);
 struct vm_device *vm_device_default(void);
 
 /* Makes the device's own context current for the pager's calls if it is not; undo with vm_ctx_leave. */
-/* Is it a simulated GPU? By the name it gives itself. */
+/* Is it a simulated GPU? By the UUID it gives itself. */
 bool vm_device_simulated(const struct vm_device *d);
 /* The context is being destroyed: nothing of its device is served any more. */
 void vm_device_forget(CUcontext ctx);

@@ -27,6 +27,9 @@ struct vm_executor {
     struct vm_plan plan;
     uint32_t *action_at; /* first action of each op, nops + 1 entries    */
     uint32_t *mem_at;    /* first allocation or free of each op, nops + 2 */
+    uint32_t *birth_at;  /* for each page of the pool: first of its births */
+    uint32_t *births;    /* ops before which a block appears on the page, ascending */
+    uint64_t first_page, npages; /* of the pool */
     uint32_t *use_at;    /* first use of each block, nblocks + 1         */
     uint32_t *uses;      /* ops that use it, ascending                   */
     uint64_t *placed_in; /* for each planned block: iteration it was placed in */
@@ -35,7 +38,9 @@ struct vm_executor {
     unsigned missed;  /* operations in a row that were not found in the plan */
     unsigned run;     /* while lost: operations in a row that match from the start */
     uint64_t lost_ops;
-    bool clean;       /* no deviation in this iteration */
+    struct {
+        uint64_t deviations, out_bytes, in_bytes, demand_moves;
+    } before; /* figures at the end of the last iteration */
     uint64_t planned_iterations, deviations;
 };
 
@@ -54,8 +59,10 @@ static void tables_free(struct vm_executor *x)
     free(x->mem_at);
     free(x->use_at);
     free(x->uses);
+    free(x->birth_at);
+    free(x->births);
     free(x->placed_in);
-    x->action_at = x->mem_at = x->use_at = x->uses = NULL;
+    x->action_at = x->mem_at = x->use_at = x->uses = x->birth_at = x->births = NULL;
     x->placed_in = NULL;
 }
 
@@ -75,13 +82,53 @@ static bool index_uses(struct vm_executor *x, const struct vm_iteration *it)
     return true;
 }
 
+/* When each page of the pool is next needed by a block that is not there yet. */
+static bool index_births(struct vm_executor *x)
+{
+    const struct vm_plan *p = &x->plan;
+    x->first_page = p->pool_offset / p->page_bytes;
+    x->npages = (p->pool_bytes + p->page_bytes - 1) / p->page_bytes;
+    x->birth_at = calloc(x->npages + 3, sizeof *x->birth_at);
+    if (!x->birth_at)
+        return false;
+    size_t total = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        /* In the order of allocation, so that each page's list ascends. */
+        for (size_t i = 0; i < p->nmem; i++) {
+            const struct vm_plan_block *b = &p->blocks[p->mem[i].block];
+            if (p->mem[i].is_free || (b->flags & VM_BLK_PERSISTENT))
+                continue;
+            uint64_t first = b->offset / p->page_bytes, last = (b->offset + b->size - 1) / p->page_bytes;
+            for (uint64_t g = first; g <= last; g++) {
+                uint64_t at = g - x->first_page;
+                if (at >= x->npages)
+                    continue;
+                if (pass == 0) {
+                    x->birth_at[at + 2]++;
+                    total++;
+                } else {
+                    x->births[x->birth_at[at + 1]++] = p->mem[i].op;
+                }
+            }
+        }
+        if (pass == 1)
+            break;
+        for (size_t i = 2; i < x->npages + 3; i++)
+            x->birth_at[i] += x->birth_at[i - 1];
+        x->births = malloc((total + 1) * sizeof *x->births);
+        if (!x->births)
+            return false;
+    }
+    return true;
+}
+
 static bool build_tables(struct vm_executor *x, const struct vm_iteration *it)
 {
     const struct vm_plan *p = &x->plan;
     x->action_at = calloc(p->nops + 2, sizeof *x->action_at);
     x->mem_at = calloc(p->nops + 3, sizeof *x->mem_at);
     x->placed_in = calloc(p->nblocks + 1, sizeof *x->placed_in);
-    if (!x->action_at || !x->mem_at || !x->placed_in || !index_uses(x, it))
+    if (!x->action_at || !x->mem_at || !x->placed_in || !index_uses(x, it) || !index_births(x))
         return false;
     size_t a = 0, m = 0;
     for (size_t k = 0; k <= p->nops; k++) {
@@ -124,17 +171,10 @@ static void bind_persistent(struct vm_device *d)
     free(of);
 }
 
-static bool next_use(struct vm_device *d, uint64_t page, uint64_t *next)
+/* Operations from now to the first of an ascending, cyclic list. */
+static uint64_t distance(const struct vm_executor *x, const uint32_t *u, size_t n)
 {
-    const struct vm_executor *x = d->executor;
-    const struct vm_page *pg = &d->pages[page];
-    if (x->course != COURSE_ON || vm_page_is_shared(pg))
-        return false;
-    uint32_t b = d->blocks[pg->owner].plan_block;
-    if (b == VM_NONE)
-        return false;
-    const uint32_t *u = x->uses + x->use_at[b];
-    size_t n = x->use_at[b + 1] - x->use_at[b], lo = 0, hi = n;
+    size_t lo = 0, hi = n;
     uint64_t k = x->k == x->plan.nops ? 0 : x->k;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
@@ -144,9 +184,27 @@ static bool next_use(struct vm_device *d, uint64_t page, uint64_t *next)
             hi = mid;
     }
     if (lo < n)
-        *next = u[lo] - k;
-    else
-        *next = n > 0 ? u[0] + x->plan.nops - k : 2 * x->plan.nops;
+        return u[lo] - k;
+    return n > 0 ? u[0] + x->plan.nops - k : 2 * x->plan.nops;
+}
+
+static bool next_use(struct vm_device *d, uint64_t page, uint64_t *next)
+{
+    const struct vm_executor *x = d->executor;
+    const struct vm_page *pg = &d->pages[page];
+    if (x->course != COURSE_ON)
+        return false;
+    if (pg->live == 0) {
+        uint64_t at = page - x->first_page;
+        *next = 2 * x->plan.nops;
+        if (at < x->npages)
+            *next = distance(x, x->births + x->birth_at[at], x->birth_at[at + 1] - x->birth_at[at]);
+        return true;
+    }
+    uint32_t b = vm_page_is_shared(pg) ? VM_NONE : d->blocks[pg->owner].plan_block;
+    if (b == VM_NONE)
+        return false;
+    *next = distance(x, x->uses + x->use_at[b], x->use_at[b + 1] - x->use_at[b]);
     return true;
 }
 
@@ -168,7 +226,6 @@ void vm_executor_adopt(struct vm_device *d, struct vm_plan *plan, struct vm_iter
     x->k = offset == 0 ? x->plan.nops : offset;
     x->course = offset == 0 ? COURSE_ON : COURSE_AHEAD;
     x->missed = x->run = 0;
-    x->clean = true;
     x->iteration++;
     d->pressure = false;
 }
@@ -179,7 +236,6 @@ static void deviate(struct vm_device *d, const char *what, uint64_t number)
 {
     struct vm_executor *x = d->executor;
     x->deviations++;
-    x->clean = false;
     vm_log(DEVIATION, (unsigned long long)x->iteration, (unsigned long long)x->k, what,
            (unsigned long long)number);
 }
@@ -188,7 +244,6 @@ static void begin_iteration(struct vm_executor *x)
 {
     x->k = 0;
     x->iteration++;
-    x->clean = true;
 }
 
 static bool find_alloc(struct vm_executor *x, uint64_t op, uint64_t iteration, uint64_t bytes,
@@ -291,7 +346,6 @@ static bool resync(struct vm_device *d, const struct vm_op *op)
             continue;
         if (k < x->k)
             begin_iteration(x);
-        x->clean = false;
         x->k = k;
         x->missed = 0;
         return true;
@@ -316,6 +370,20 @@ static void seek(struct vm_executor *x, const struct vm_op *op)
     x->missed = x->run = 0;
 }
 
+static void report_iteration(struct vm_device *d)
+{
+    struct vm_executor *x = d->executor;
+    vm_log(ITERATION_PLANNED, (unsigned long long)x->iteration,
+           (unsigned long long)(x->deviations - x->before.deviations),
+           (unsigned long long)((d->out_bytes - x->before.out_bytes) >> 20),
+           (unsigned long long)((d->in_bytes - x->before.in_bytes) >> 20),
+           (unsigned long long)(d->demand_moves - x->before.demand_moves));
+    x->before.deviations = x->deviations;
+    x->before.out_bytes = d->out_bytes;
+    x->before.in_bytes = d->in_bytes;
+    x->before.demand_moves = d->demand_moves;
+}
+
 static bool matched(struct vm_device *d)
 {
     struct vm_executor *x = d->executor;
@@ -326,8 +394,7 @@ static bool matched(struct vm_device *d)
         return x->course == COURSE_ON;
     if (x->course == COURSE_ON) {
         x->planned_iterations++;
-        if (x->clean)
-            vm_log(ITERATION_PLANNED, (unsigned long long)x->iteration);
+        report_iteration(d);
     } else {
         x->course = COURSE_ON;
         vm_recorder_stop(d); /* it may have been lost before: nothing to record any more */
@@ -343,8 +410,8 @@ bool vm_executor_pages(const struct vm_device *d)
 bool vm_executor_op(struct vm_device *d, const struct vm_op *op)
 {
     struct vm_executor *x = d->executor;
-    if (d->replan)
-        vm_replan_poll(d);
+    if (d->replan && vm_replan_poll(d)) /* the new plan counts from the next operation on */
+        return x->course == COURSE_ON;
     if (x->course == COURSE_NONE)
         return false;
     if (x->course == COURSE_LOST) {

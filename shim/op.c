@@ -276,11 +276,12 @@ void vm_rt_op_after(struct vm_op *op, CUresult result)
     bool counted = result == CUDA_SUCCESS && !op->captured;
     if (counted)
         note_op(d, op, s);
-    vm_recorder_after(d, op, s, counted);
     unpin_all(d, op);
     d->entered--;
-    if (counted && d->broken == CUDA_SUCCESS) {
-        bool planned = vm_executor_op(d, op);
+    bool following = counted && d->broken == CUDA_SUCCESS;
+    bool planned = following && vm_executor_op(d, op);
+    vm_recorder_after(d, op, s, counted); /* may make a plan that begins with the next operation */
+    if (following) {
         if ((d->pressure && !planned) || s->thread)
             vm_stream_tick(d, s);
         if (!planned)

@@ -323,6 +323,76 @@ static void landed_out(struct vm_device *d, const struct vm_flight *f)
     }
 }
 
+/* ---- choosing what leaves -------------------------------------------------------------------- */
+
+uint64_t vm_pager_leaving(const struct vm_device *d)
+{
+    uint64_t n = d->out_wait.count;
+    for (size_t i = 0; i < d->out_flight.count; i++)
+        n += d->out_flight.items[(d->out_flight.head + i) % d->out_flight.cap].npages;
+    return n;
+}
+
+struct victim {
+    uint64_t rank, page; /* lower leaves first */
+};
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct victim *x = a, *y = b;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    return x->page < y->page ? -1 : x->page > y->page;
+}
+
+/* Dead pages first, then contents; among each, those the plan needs last, then the least recently
+ * used of those it does not know. */
+static uint64_t rank_of(struct vm_device *d, uint64_t page)
+{
+    const uint64_t content = UINT64_C(1) << 62, unknown = UINT64_C(1) << 61;
+    uint64_t next, rank = d->pages[page].live == 0 ? 0 : content;
+    if (d->next_use && d->next_use(d, page, &next))
+        return rank + (next < unknown ? unknown - 1 - next : 0);
+    return rank + unknown + vm_page_touched(d, page);
+}
+
+/* Sends up to n pages away; only dead ones if `dead`. The number sent. */
+static uint64_t choose(struct vm_device *d, uint64_t n, bool dead)
+{
+    if (d->cap_scratch < d->nchunks) {
+        struct victim *p = realloc(d->scratch, d->cap_chunks * sizeof *p);
+        if (!p)
+            return 0;
+        d->scratch = p;
+        d->cap_scratch = d->cap_chunks;
+    }
+    struct victim *v = d->scratch;
+    uint64_t nv = 0, sent = 0;
+    for (uint32_t c = 0; c < d->nchunks; c++) {
+        uint64_t p = d->chunks[c].page;
+        if (p == UINT64_MAX || d->pages[p].state != VM_PG_RESIDENT || vm_page_pinned(d, p) ||
+            (dead && d->pages[p].live > 0))
+            continue;
+        v[nv++] = (struct victim){rank_of(d, p), p};
+    }
+    if (nv > n)
+        qsort(v, nv, sizeof *v, by_rank);
+    for (uint64_t i = 0; i < nv && sent < n; i++) {
+        d->demand_moves += vm_page_matters(d, v[i].page);
+        if (vm_pager_out(d, v[i].page, vm_page_touched(d, v[i].page), false) == 0)
+            sent++;
+    }
+    return sent;
+}
+
+uint64_t vm_pager_evict(struct vm_device *d, uint64_t n)
+{
+    uint64_t sent = choose(d, n, false);
+    if (sent > 0)
+        d->pressure = true;
+    return sent;
+}
+
 /* ---- in -------------------------------------------------------------------------------------- */
 
 int vm_pager_in(struct vm_device *d, uint64_t page)
@@ -363,6 +433,18 @@ static int start_in(struct vm_device *d, uint64_t page, CUresult *error)
     return 0;
 }
 
+/* Pages wait to come back and no chunk is free: dead pages give theirs up, as soon as their last
+ * operation is done, those first whose place the plan needs last. */
+static void recycle(struct vm_device *d, size_t wanted)
+{
+    uint64_t coming = vm_pager_leaving(d);
+    if (wanted > VM_FLIGHTS_MAX * 4)
+        wanted = VM_FLIGHTS_MAX * 4;
+    if (coming >= wanted || d->dead_pages == 0)
+        return;
+    choose(d, wanted - coming, true);
+}
+
 static bool pump_in_wait(struct vm_device *d)
 {
     bool moved = false;
@@ -371,8 +453,10 @@ static bool pump_in_wait(struct vm_device *d)
         uint64_t page = q->items[q->head];
         struct vm_page *pg = &d->pages[page];
         if ((pg->flags & VM_PGF_WANT_IN) && pg->state == VM_PG_AWAY) {
-            if (vm_chunks_available(d) <= d->claim)
+            if (vm_chunks_available(d) <= d->claim) {
+                recycle(d, q->count);
                 break;
+            }
             CUresult ignored;
             if (start_in(d, page, &ignored) != 0)
                 break;
@@ -564,66 +648,4 @@ int vm_pager_step(struct vm_device *d, uint64_t page, struct vm_stream *s, bool 
         return r;
     }
     return VM_EINVAL;
-}
-
-/* ---- choosing what leaves -------------------------------------------------------------------- */
-
-uint64_t vm_pager_leaving(const struct vm_device *d)
-{
-    uint64_t n = d->out_wait.count;
-    for (size_t i = 0; i < d->out_flight.count; i++)
-        n += d->out_flight.items[(d->out_flight.head + i) % d->out_flight.cap].npages;
-    return n;
-}
-
-struct victim {
-    uint64_t rank, page; /* lower leaves first */
-};
-
-static int by_rank(const void *a, const void *b)
-{
-    const struct victim *x = a, *y = b;
-    if (x->rank != y->rank)
-        return x->rank < y->rank ? -1 : 1;
-    return x->page < y->page ? -1 : x->page > y->page;
-}
-
-/* Dead pages, oldest first; then contents: the farthest next use, or the least recently used. */
-static uint64_t rank_of(struct vm_device *d, uint64_t page)
-{
-    const uint64_t content = UINT64_C(1) << 62, certain = UINT64_C(1) << 61;
-    uint64_t next;
-    if (!vm_page_matters(d, page) && d->pages[page].live == 0)
-        return d->pages[page].fence_g;
-    if (d->next_use && d->next_use(d, page, &next))
-        return content + (next < certain ? certain - next : 0);
-    return content + certain + vm_page_touched(d, page);
-}
-
-uint64_t vm_pager_evict(struct vm_device *d, uint64_t n)
-{
-    if (d->cap_scratch < d->nchunks) {
-        struct victim *p = realloc(d->scratch, d->cap_chunks * sizeof *p);
-        if (!p)
-            return 0;
-        d->scratch = p;
-        d->cap_scratch = d->cap_chunks;
-    }
-    struct victim *v = d->scratch;
-    uint64_t nv = 0, sent = 0;
-    for (uint32_t c = 0; c < d->nchunks; c++) {
-        uint64_t p = d->chunks[c].page;
-        if (p == UINT64_MAX || d->pages[p].state != VM_PG_RESIDENT || vm_page_pinned(d, p))
-            continue;
-        v[nv++] = (struct victim){rank_of(d, p), p};
-    }
-    if (nv > n)
-        qsort(v, nv, sizeof *v, by_rank);
-    for (uint64_t i = 0; i < nv && sent < n; i++)
-        if (vm_pager_out(d, v[i].page, vm_page_touched(d, v[i].page), false) == 0)
-            sent++;
-    d->demand_moves += sent;
-    if (sent > 0)
-        d->pressure = true;
-    return sent;
 }

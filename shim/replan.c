@@ -195,14 +195,13 @@ int vm_replan_begin(struct vm_device *d, const struct vm_trace *t, const struct 
     return 0;
 }
 
-void vm_replan_poll(struct vm_device *d)
+bool vm_replan_poll(struct vm_device *d)
 {
     struct vm_replan *r = d->replan;
-    if (!r)
-        return;
     r->offset = (r->offset + 1) % r->it.nops;
     if (!r->threaded || !atomic_load_explicit(&r->ready, memory_order_acquire))
-        return;
+        return false;
     pthread_join(r->thread, NULL);
     take_over(d);
+    return true;
 }

@@ -27,11 +27,11 @@ static pid_t owner;
 
 bool vm_device_simulated(const struct vm_device *d)
 {
-    char name[128] = "";
-    if (!vm_drv.p_cuDeviceGetName ||
-        vm_drv.p_cuDeviceGetName(name, sizeof name, d->ordinal) != CUDA_SUCCESS)
-        return false;
-    return strstr(name, "imulated") != NULL;
+    static const char mark[] = "simulated gpu";
+    CUuuid id;
+    return vm_drv.p_cuDeviceGetUuid_v2 &&
+           vm_drv.p_cuDeviceGetUuid_v2(&id, d->ordinal) == CUDA_SUCCESS &&
+           memcmp(id.bytes, mark, sizeof mark - 1) == 0;
 }
 
 bool vm_rt_active(void)
