@@ -88,8 +88,8 @@ static int choose_page(struct vm_device *d)
         while (page < want)
             page *= 2;
     } else {
-        /* About two thousand chunks: fine enough to lose little, few enough to map quickly. */
-        while (d->budget_bytes / (page * 2) >= 2048 && page < (UINT64_C(32) << 20))
+        /* Between 512 and 1024 chunks: fine enough to lose little, few enough to map quickly. */
+        while (d->budget_bytes / (page * 2) >= 512 && page < (UINT64_C(32) << 20))
             page *= 2;
     }
     d->page_bytes = page;
@@ -173,6 +173,7 @@ static struct vm_device *device_make(CUdevice ordinal)
         return NULL;
     pthread_mutex_init(&d->lock, NULL);
     d->ordinal = ordinal;
+    d->unmap_waits = true; /* until it is seen not to */
     d->unserved = make_ready(d) != 0;
     return d;
 }

@@ -112,8 +112,16 @@ struct vm_stream {
 
 struct vm_queue { /* ring of page numbers */
     uint64_t *items;
-    uint64_t *g;
     size_t head, count, cap;
+};
+
+/* Pages that wait for their frontier: a binary heap, least g first, equal ones in order of entry. */
+struct vm_waiting {
+    struct vm_waiter {
+        uint64_t g, seq, page;
+    } *items;
+    size_t count, cap;
+    uint64_t seq;
 };
 
 struct vm_flight { /* one event over a few pages whose copies are in flight */
@@ -188,7 +196,7 @@ struct vm_device {
     uint32_t *free_chunks;
     uint32_t nfree_chunks;
     uint64_t dead_pages; /* resident pages with no live block: chunks for the asking */
-    uint32_t claim; /* chunks that an operation in progress waits for */
+    uint64_t missing; /* chunks that the operation being served lacks */
     bool turn;      /* a thread is making an operation's pages resident */
 
     struct vm_host_pool host;
@@ -200,11 +208,16 @@ struct vm_device {
     CUevent *events; /* spare, without timing */
     unsigned nevents, cap_events;
 
-    struct vm_queue out_wait; /* pages whose frontier is awaited */
+    struct vm_waiting out_wait;  /* contents that leave when their frontier is reached */
+    struct vm_waiting dead_wait; /* pages without contents that do                     */
+    struct vm_waiting unmap_wait; /* pages that may be unmapped: copied out, clean or dead */
+    bool unmap_waits;     /* cuMemUnmap was seen to wait for the device, or it is not known yet */
+    uint64_t patience_ns; /* how long an idle device may be kept from its next operation for that */
     struct vm_flights out_flight, in_flight;
-    struct vm_queue in_wait;  /* pages to bring back, in order */
+    struct vm_queue in_wait; /* pages to bring back, in order */
 
     uint64_t g;       /* operations issued so far */
+    uint64_t ahead_ns; /* planned time of those issued since the device was last seen idle */
     unsigned captures;   /* stream captures that are open */
     bool captures_mixed; /* several were open at once     */
     struct vm_graph_pins *capture_pins; /* named in the captures that are open */

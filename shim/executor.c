@@ -9,6 +9,7 @@
 #include "pager.h"
 #include "recorder.h"
 #include "replan.h"
+#include "stream.h"
 
 /* How far ahead an operation that was not expected next is looked for. */
 #define VM_RESYNC_AHEAD 64u
@@ -30,6 +31,7 @@ struct vm_executor {
     uint32_t *birth_at;  /* for each page of the pool: first of its births */
     uint32_t *births;    /* ops before which a block appears on the page, ascending */
     uint64_t first_page, npages; /* of the pool */
+    uint64_t *duration_ns; /* of each op                                   */
     uint32_t *use_at;    /* first use of each block, nblocks + 1         */
     uint32_t *uses;      /* ops that use it, ascending                   */
     uint64_t *placed_in; /* for each planned block: iteration it was placed in */
@@ -61,6 +63,8 @@ static void tables_free(struct vm_executor *x)
     free(x->uses);
     free(x->birth_at);
     free(x->births);
+    free(x->duration_ns);
+    x->duration_ns = NULL;
     free(x->placed_in);
     x->action_at = x->mem_at = x->use_at = x->uses = x->birth_at = x->births = NULL;
     x->placed_in = NULL;
@@ -128,8 +132,11 @@ static bool build_tables(struct vm_executor *x, const struct vm_iteration *it)
     x->action_at = calloc(p->nops + 2, sizeof *x->action_at);
     x->mem_at = calloc(p->nops + 3, sizeof *x->mem_at);
     x->placed_in = calloc(p->nblocks + 1, sizeof *x->placed_in);
-    if (!x->action_at || !x->mem_at || !x->placed_in || !index_uses(x, it) || !index_births(x))
+    x->duration_ns = malloc((p->nops + 1) * sizeof *x->duration_ns);
+    if (!x->action_at || !x->mem_at || !x->placed_in || !x->duration_ns || !index_uses(x, it) || !index_births(x))
         return false;
+    for (size_t k = 0; k < p->nops; k++)
+        x->duration_ns[k] = it->ops[k].dur_ns;
     size_t a = 0, m = 0;
     for (size_t k = 0; k <= p->nops; k++) {
         while (a < p->nactions && p->actions[a].op < k)
@@ -312,6 +319,9 @@ static void fire_out(struct vm_device *d, uint64_t page, bool drop)
 static void fire(struct vm_device *d, uint64_t op)
 {
     struct vm_executor *x = d->executor;
+    /* The frontier of now, not of whenever somebody asks: the host runs far ahead of the device. */
+    if (x->action_at[op] < x->action_at[op + 1])
+        vm_streams_tick(d);
     for (uint32_t i = x->action_at[op]; i < x->action_at[op + 1]; i++) {
         const struct vm_plan_action *a = &x->plan.actions[i];
         for (uint64_t p = a->page; p < a->page + a->npages && p < d->npages; p++) {
@@ -400,6 +410,15 @@ static bool matched(struct vm_device *d)
         vm_recorder_stop(d); /* it may have been lost before: nothing to record any more */
     }
     return true;
+}
+
+uint64_t vm_executor_duration(const struct vm_device *d, uint64_t sig)
+{
+    const struct vm_executor *x = d->executor;
+    if (!vm_executor_pages(d))
+        return 0;
+    uint64_t k = x->k == x->plan.nops ? 0 : x->k;
+    return x->plan.sigs[k] == sig ? x->duration_ns[k] : 0;
 }
 
 bool vm_executor_pages(const struct vm_device *d)

@@ -89,6 +89,23 @@ static bool mapping(struct vm_device *d, const struct probe *p, double *map_ns, 
     return true;
 }
 
+/* Does unmapping wait for work that is in flight? Tried with copies: if they are all done when it
+ * returns, it does, or the host was slow, which errs on the safe side. */
+static bool unmap_waits(struct vm_device *d, const struct probe *p)
+{
+    CUdeviceptr at = d->base + ((d->npages - 1) << d->page_shift), a = d->chunks[p->chunk].alias;
+    if (vm_drv.p_cuMemMap(at, d->page_bytes, 0, d->chunks[p->chunk].handle, 0) != CUDA_SUCCESS)
+        return true;
+    for (int k = 0; k < 4 * VM_PROBES; k++)
+        vm_drv.p_cuMemcpyHtoDAsync_v2(a, vm_host_slot_addr(d, p->slot[1]), d->page_bytes, d->in_stream);
+    CUresult recorded = vm_drv.p_cuEventRecord(p->end[1], d->in_stream);
+    vm_drv.p_cuMemUnmap(at, d->page_bytes);
+    if (recorded != CUDA_SUCCESS || vm_drv.p_cuEventQuery(p->end[1]) != CUDA_ERROR_NOT_READY)
+        return true;
+    wait_for(d, p->end[1]);
+    return false;
+}
+
 static void measure(struct vm_device *d, const struct probe *p)
 {
     double one[2] = {0}, both[2] = {0}, small = (double)(d->page_bytes / 2);
@@ -101,6 +118,7 @@ static void measure(struct vm_device *d, const struct probe *p)
         m->in_duplex_bps = small * 1e9 / both[1];
     }
     mapping(d, p, &m->map_ns, &m->access_ns, &m->unmap_ns);
+    d->unmap_waits = unmap_waits(d, p);
 }
 
 void vm_link_measure(struct vm_device *d)
@@ -135,7 +153,7 @@ void vm_link_measure(struct vm_device *d)
     if (chunk)
         vm_chunk_give(d, p.chunk);
     vm_ctx_leave(pushed);
-    vm_log(LINK_SPEED, (unsigned long long)(d->link.out_bps / 1e6),
+    vm_log(LINK_SPEED, d->unmap_waits ? "waits" : "does not wait", (unsigned long long)(d->link.out_bps / 1e6),
            (unsigned long long)(d->link.in_bps / 1e6), (unsigned long long)(d->link.out_duplex_bps / 1e6),
            (unsigned long long)(d->link.in_duplex_bps / 1e6));
 }

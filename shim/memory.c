@@ -52,8 +52,9 @@ CUresult vm_rt_alloc(CUdeviceptr *out, size_t bytes, enum vm_alloc_kind kind, CU
         *out = b->addr;
         vm_recorder_alloc(d, b);
         /* As long as nothing has to go for it the memory is there at once, as without us. */
+        uint64_t most = UINT64_MAX;
         if (!vm_executor_pages(d))
-            vm_pager_fill(d, b->first, b->last - b->first + 1);
+            vm_pager_fill(d, b->first, b->last - b->first + 1, &most);
     } else {
         vm_log(ALLOC_REFUSED, (unsigned long long)bytes, (unsigned long long)(d->block_bytes >> 20),
                (unsigned long long)((d->max_chunks << d->page_shift) >> 20),
@@ -99,6 +100,9 @@ CUresult vm_rt_free(CUdeviceptr p, enum vm_alloc_kind kind, CUstream stream, boo
         vm_recorder_free(d, &d->blocks[i]);
         vm_executor_freed(d, &d->blocks[i]);
         vm_block_free(d, i);
+        /* Where memory is short its chunks go on as soon as the operations before this are done. */
+        if (d->pressure || vm_executor_pages(d))
+            vm_streams_tick(d);
     }
     pthread_mutex_unlock(&d->lock);
     return CUDA_SUCCESS;

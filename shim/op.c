@@ -199,6 +199,9 @@ static CUresult enter_op(struct vm_device *d, struct vm_op *op)
     resolve(d, op);
     for (unsigned i = 0; i < op->nacc; i++)
         vm_block_pin(d, &d->blocks[op->acc[i].block], false);
+    op->planned_ns = vm_executor_duration(d, op->sig);
+    if (op->planned_ns > 0 && vm_pager_busy(d) && !op->captured)
+        vm_hold_back(d, op->planned_ns);
     CUresult r = CUDA_SUCCESS;
     if (!all_resident(d, op, s))
         r = make_resident(d, op, s);
@@ -250,6 +253,7 @@ CUresult vm_rt_op_before(struct vm_op *op)
 static void note_op(struct vm_device *d, struct vm_op *op, struct vm_stream *s)
 {
     op->g = ++d->g;
+    d->ahead_ns += op->planned_ns;
     vm_stream_issued(s, op->g);
     if (op->host_visible)
         s->host_visible_g = op->g;

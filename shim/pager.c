@@ -16,30 +16,21 @@
 
 /* ---- queues ---------------------------------------------------------------------------------- */
 
-static int queue_push(struct vm_queue *q, uint64_t page, uint64_t g)
+static int queue_push(struct vm_queue *q, uint64_t page)
 {
     if (q->count == q->cap) {
         size_t cap = q->cap ? q->cap * 2 : 256;
-        uint64_t *p = malloc(cap * sizeof *p), *h = malloc(cap * sizeof *h);
-        if (!p || !h) {
-            free(p);
-            free(h);
+        uint64_t *p = malloc(cap * sizeof *p);
+        if (!p)
             return VM_ENOMEM;
-        }
-        for (size_t i = 0; i < q->count; i++) {
+        for (size_t i = 0; i < q->count; i++)
             p[i] = q->items[(q->head + i) % q->cap];
-            h[i] = q->g[(q->head + i) % q->cap];
-        }
         free(q->items);
-        free(q->g);
         q->items = p;
-        q->g = h;
         q->head = 0;
         q->cap = cap;
     }
-    size_t at = (q->head + q->count++) % q->cap;
-    q->items[at] = page;
-    q->g[at] = g;
+    q->items[(q->head + q->count++) % q->cap] = page;
     return 0;
 }
 
@@ -47,6 +38,43 @@ static void queue_pop(struct vm_queue *q)
 {
     q->head = (q->head + 1) % q->cap;
     q->count--;
+}
+
+static bool earlier(const struct vm_waiter *a, const struct vm_waiter *b)
+{
+    return a->g != b->g ? a->g < b->g : a->seq < b->seq;
+}
+
+static int wait_push(struct vm_waiting *w, uint64_t page, uint64_t g)
+{
+    if (w->count == w->cap) {
+        size_t cap = w->cap ? w->cap * 2 : 256;
+        struct vm_waiter *p = realloc(w->items, cap * sizeof *p);
+        if (!p)
+            return VM_ENOMEM;
+        w->items = p;
+        w->cap = cap;
+    }
+    struct vm_waiter n = {g, w->seq++, page};
+    size_t i = w->count++;
+    for (; i > 0 && earlier(&n, &w->items[(i - 1) / 2]); i = (i - 1) / 2)
+        w->items[i] = w->items[(i - 1) / 2];
+    w->items[i] = n;
+    return 0;
+}
+
+static void wait_pop(struct vm_waiting *w)
+{
+    struct vm_waiter last = w->items[--w->count];
+    size_t i = 0;
+    for (size_t c; (c = 2 * i + 1) < w->count; i = c) {
+        if (c + 1 < w->count && earlier(&w->items[c + 1], &w->items[c]))
+            c++;
+        if (!earlier(&w->items[c], &last))
+            break;
+        w->items[i] = w->items[c];
+    }
+    w->items[i] = last;
 }
 
 static int flight_push(struct vm_flights *f, CUevent event, uint64_t page, uint32_t npages,
@@ -81,21 +109,6 @@ static CUresult set_access(struct vm_device *d, uint64_t page, uint64_t n, CUmem
     CUmemAccessDesc desc = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = d->ordinal},
                             .flags = flags};
     return vm_drv.p_cuMemSetAccess(vm_page_addr(d, page), n << d->page_shift, &desc, 1);
-}
-
-/* Unmaps n adjacent mapped pages and frees their chunks. */
-static bool unmap(struct vm_device *d, uint64_t page, uint64_t n, enum vm_page_state state)
-{
-    if (vm_drv.p_cuMemUnmap(vm_page_addr(d, page), n << d->page_shift) != CUDA_SUCCESS) {
-        d->failed_moves++;
-        return false;
-    }
-    for (uint64_t p = page; p < page + n; p++) {
-        vm_chunk_give(d, d->pages[p].chunk);
-        d->pages[p].chunk = VM_NO;
-        vm_page_set_state(d, p, state);
-    }
-    return true;
 }
 
 /* Maps the chunks that n adjacent pages hold and makes them accessible; all or nothing. */
@@ -151,7 +164,7 @@ int vm_pager_out(struct vm_device *d, uint64_t page, uint64_t g, bool drop)
     struct vm_page *pg = &d->pages[page];
     if (pg->state != VM_PG_RESIDENT)
         return 0;
-    if (queue_push(&d->out_wait, page, g) != 0)
+    if (wait_push(pg->live == 0 ? &d->dead_wait : &d->out_wait, page, g) != 0)
         return VM_ENOMEM;
     pg->out_g = g;
     if (drop)
@@ -189,6 +202,12 @@ static bool get_host_slot(struct vm_device *d, uint64_t page)
     return true;
 }
 
+static bool host_holds(const struct vm_device *d, uint64_t page)
+{
+    const struct vm_page *pg = &d->pages[page];
+    return pg->host != VM_NO && pg->copied_g >= vm_page_written(d, page);
+}
+
 enum leaving { LEAVE_STALE, LEAVE_CANCEL, LEAVE_BARE, LEAVE_COPY };
 
 /* What the head of the queue comes to, now that its frontier is reached. */
@@ -201,26 +220,16 @@ static enum leaving judge(struct vm_device *d, uint64_t page, uint64_t g)
         return LEAVE_CANCEL;
     if (!vm_page_matters(d, page) || (pg->flags & VM_PGF_DROP))
         return LEAVE_BARE;
-    if (pg->host != VM_NO && pg->copied_g >= vm_page_written(d, page))
+    if (host_holds(d, page))
         return LEAVE_BARE;
     return get_host_slot(d, page) ? LEAVE_COPY : LEAVE_CANCEL;
 }
 
-/* Dead, dropped or clean: no copy. */
-static void leave_bare(struct vm_device *d, uint64_t page)
+/* The page may be unmapped: no copy is needed, or it is done. */
+static void ready(struct vm_device *d, uint64_t page, uint64_t g)
 {
-    struct vm_page *pg = &d->pages[page];
-    bool matters = vm_page_matters(d, page), drop = (pg->flags & VM_PGF_DROP) != 0;
-    if (!unmap(d, page, 1, matters && !drop ? VM_PG_AWAY : VM_PG_EMPTY)) {
-        vm_page_set_state(d, page, VM_PG_RESIDENT);
-        return;
-    }
-    if (drop && matters) {
-        pg->flags |= VM_PGF_LOST;
-        d->dropped_bytes += d->page_bytes;
-    }
-    if (pg->state == VM_PG_EMPTY)
-        forget_host(d, page);
+    if (wait_push(&d->unmap_wait, page, g) != 0)
+        vm_page_set_state(d, page, VM_PG_RESIDENT); /* out of host memory: it stays */
 }
 
 static CUresult copy_out(struct vm_device *d, uint64_t page, uint64_t n)
@@ -267,31 +276,63 @@ static void leave_copy(struct vm_device *d, uint64_t page, uint32_t n, uint64_t 
     vm_event_give(d, e);
 }
 
-static bool pump_out_wait(struct vm_device *d)
+/* The first page whose turn it is: its frontier is reached, or its wait came to nothing. */
+static bool due(struct vm_device *d, const struct vm_waiting *w, uint64_t *page, uint64_t *g)
+{
+    if (w->count == 0)
+        return false;
+    *page = w->items[0].page;
+    *g = w->items[0].g;
+    const struct vm_page *pg = &d->pages[*page];
+    return pg->state != VM_PG_WAIT_OUT || pg->out_g != *g || vm_streams_reached(d, *g);
+}
+
+/* More pages of the same wait that follow this one and need a copy too. */
+static uint32_t run_of_copies(struct vm_device *d, uint64_t page, uint64_t g)
+{
+    struct vm_waiting *w = &d->out_wait;
+    uint32_t n = 1;
+    while (n < run_limit(d) && w->count > 0 && w->items[0].page == page + n && w->items[0].g == g &&
+           judge(d, page + n, g) == LEAVE_COPY) {
+        wait_pop(w);
+        n++;
+    }
+    return n;
+}
+
+static bool pump_waiting(struct vm_device *d, struct vm_waiting *w)
 {
     bool moved = false;
-    struct vm_queue *q = &d->out_wait;
-    while (q->count > 0 && d->out_flight.count < VM_FLIGHTS_MAX) {
-        uint64_t page = q->items[q->head], g = q->g[q->head];
-        bool stale = d->pages[page].state != VM_PG_WAIT_OUT || d->pages[page].out_g != g;
-        if (!stale && !vm_streams_reached(d, g))
-            break;
+    uint64_t page, g;
+    while (d->out_flight.count < VM_FLIGHTS_MAX && due(d, w, &page, &g)) {
         enum leaving how = judge(d, page, g);
-        queue_pop(q);
+        wait_pop(w);
         moved = true;
         if (how == LEAVE_CANCEL)
             vm_page_set_state(d, page, VM_PG_RESIDENT);
         if (how == LEAVE_BARE)
-            leave_bare(d, page);
-        if (how != LEAVE_COPY)
-            continue;
-        uint32_t n = 1;
-        while (n < run_limit(d) && q->count > 0 && q->items[q->head] == page + n &&
-               q->g[q->head] == g && judge(d, page + n, g) == LEAVE_COPY) {
-            queue_pop(q);
-            n++;
-        }
-        leave_copy(d, page, n, g);
+            ready(d, page, g);
+        if (how == LEAVE_COPY)
+            leave_copy(d, page, run_of_copies(d, page, g), g);
+    }
+    return moved;
+}
+
+/* Dead pages need no copy and so do not wait for one. */
+static bool pump_dead(struct vm_device *d)
+{
+    bool moved = false;
+    uint64_t page, g;
+    while (due(d, &d->dead_wait, &page, &g)) {
+        enum leaving how = judge(d, page, g);
+        if (how == LEAVE_COPY) /* a block moved in meanwhile, and was written: its turn, not this wait's */
+            how = LEAVE_CANCEL;
+        wait_pop(&d->dead_wait);
+        moved = true;
+        if (how == LEAVE_CANCEL)
+            vm_page_set_state(d, page, VM_PG_RESIDENT);
+        if (how == LEAVE_BARE)
+            ready(d, page, g);
     }
     return moved;
 }
@@ -299,35 +340,122 @@ static bool pump_out_wait(struct vm_device *d)
 /* The copies of a flight are done. */
 static void landed_out(struct vm_device *d, const struct vm_flight *f)
 {
-    for (uint64_t p = f->page; p < f->page + f->npages;) {
+    for (uint64_t p = f->page; p < f->page + f->npages; p++) {
         struct vm_page *pg = &d->pages[p];
-        bool orphan = (pg->flags & VM_PGF_ORPHAN) != 0;
-        if (orphan) {
+        if (pg->state != VM_PG_LEAVING || pg->out_g != f->g)
+            continue; /* it was called back meanwhile, or is leaving anew */
+        if (pg->flags & VM_PGF_ORPHAN) {
             pg->flags &= (uint8_t)~VM_PGF_ORPHAN;
             forget_host(d, p);
         }
-        if (pg->state != VM_PG_LEAVING || pg->out_g != f->g) { /* called back, or leaving anew */
-            p++;
+        ready(d, p, f->g);
+    }
+}
+
+/* ---- unmapping ------------------------------------------------------------------------------- */
+
+static int by_page(const void *a, const void *b)
+{
+    const struct vm_waiter *x = a, *y = b;
+    return x->page < y->page ? -1 : x->page > y->page;
+}
+
+static bool still_leaving(const struct vm_device *d, const struct vm_waiter *w)
+{
+    const struct vm_page *pg = &d->pages[w->page];
+    return (pg->state == VM_PG_WAIT_OUT || pg->state == VM_PG_LEAVING) && pg->out_g == w->g;
+}
+
+/* Nothing that matters is lost with its chunk. */
+static bool may_go(const struct vm_device *d, uint64_t page)
+{
+    if (vm_page_pinned(d, page))
+        return false;
+    return !vm_page_matters(d, page) || (d->pages[page].flags & VM_PGF_DROP) || host_holds(d, page);
+}
+
+/* What is left of an unmapped page: contents on the host, or nothing. */
+static void gone(struct vm_device *d, uint64_t page)
+{
+    struct vm_page *pg = &d->pages[page];
+    bool matters = vm_page_matters(d, page), drop = (pg->flags & VM_PGF_DROP) != 0;
+    vm_chunk_give(d, pg->chunk);
+    pg->chunk = VM_NO;
+    pg->flags &= (uint8_t)~VM_PGF_ORPHAN;
+    if (matters && !drop) {
+        vm_page_set_state(d, page, VM_PG_AWAY);
+        return;
+    }
+    if (matters && drop) {
+        pg->flags |= VM_PGF_LOST;
+        d->dropped_bytes += d->page_bytes;
+    }
+    vm_page_set_state(d, page, VM_PG_EMPTY);
+    forget_host(d, page);
+}
+
+/* It stays after all: an operation wants it, or the driver refused. */
+static void stay(struct vm_device *d, uint64_t page)
+{
+    if (d->pages[page].state == VM_PG_LEAVING)
+        set_access(d, page, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    vm_page_set_state(d, page, VM_PG_RESIDENT);
+}
+
+/* Unmapping may wait for all work of the device, copies included (facts on synchronisation), so it is
+ * done in one go, when the device has nothing to do that matters: d->patience_ns is what an idle device
+ * may wait for copies in flight. Where unmapping was seen not to wait, it is done at once. */
+static bool may_unmap(struct vm_device *d)
+{
+    if (!d->unmap_waits || d->patience_ns == UINT64_MAX)
+        return true;
+    if (d->missing > d->unmap_wait.count + d->nfree_chunks && d->out_flight.count > 0)
+        return false; /* an operation needs more than that: once is better than twice */
+    if (!vm_streams_reached(d, d->g))
+        return false;
+    uint64_t pages = d->in_flight.count;
+    for (size_t i = 0; i < d->out_flight.count; i++)
+        pages += d->out_flight.items[(d->out_flight.head + i) % d->out_flight.cap].npages;
+    double bps = d->link.in_bps > 0 ? d->link.in_bps : 12e9;
+    return (double)(pages << d->page_shift) / bps * 1e9 <= (double)d->patience_ns;
+}
+
+static bool pump_unmap(struct vm_device *d)
+{
+    struct vm_waiting *w = &d->unmap_wait;
+    if (w->count == 0 || !may_unmap(d))
+        return false;
+    qsort(w->items, w->count, sizeof *w->items, by_page);
+    for (size_t i = 0, n; i < w->count; i += n) {
+        uint64_t page = w->items[i].page;
+        n = 1;
+        if (!still_leaving(d, &w->items[i]))
+            continue;
+        if (!may_go(d, page)) {
+            stay(d, page);
             continue;
         }
-        uint64_t n = 1;
-        while (!orphan && p + n < f->page + f->npages && d->pages[p + n].state == VM_PG_LEAVING &&
-               d->pages[p + n].out_g == f->g && !(d->pages[p + n].flags & VM_PGF_ORPHAN))
+        while (i + n < w->count && w->items[i + n].page == page + n &&
+               still_leaving(d, &w->items[i + n]) && may_go(d, page + n))
             n++;
-        if (!unmap(d, p, n, orphan ? VM_PG_EMPTY : VM_PG_AWAY)) {
-            set_access(d, p, n, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-            for (uint64_t i = 0; i < n; i++)
-                vm_page_set_state(d, p + i, VM_PG_RESIDENT);
+        bool ok = vm_drv.p_cuMemUnmap(vm_page_addr(d, page), n << d->page_shift) == CUDA_SUCCESS;
+        d->failed_moves += ok ? 0 : 1;
+        for (uint64_t p = page; p < page + n; p++) {
+            if (ok)
+                gone(d, p);
+            else
+                stay(d, p);
         }
-        p += n;
     }
+    w->count = 0;
+    return true;
 }
 
 /* ---- choosing what leaves -------------------------------------------------------------------- */
 
 uint64_t vm_pager_leaving(const struct vm_device *d)
 {
-    uint64_t n = d->out_wait.count;
+    uint64_t n = d->out_wait.count + d->dead_wait.count + d->unmap_wait.count;
     for (size_t i = 0; i < d->out_flight.count; i++)
         n += d->out_flight.items[(d->out_flight.head + i) % d->out_flight.cap].npages;
     return n;
@@ -345,15 +473,21 @@ static int by_rank(const void *a, const void *b)
     return x->page < y->page ? -1 : x->page > y->page;
 }
 
-/* Dead pages first, then contents; among each, those the plan needs last, then the least recently
- * used of those it does not know. */
+/* Operations ahead in which a block that is about to be born makes a dead page worth keeping. */
+#define VM_BORN_SOON 6u
+
+/* Dead pages first, those that are free first before the others, but last those whose place a planned
+ * block takes next; then contents, farthest next use first; what the plan does not know by age. */
 static uint64_t rank_of(struct vm_device *d, uint64_t page)
 {
     const uint64_t content = UINT64_C(1) << 62, unknown = UINT64_C(1) << 61;
-    uint64_t next, rank = d->pages[page].live == 0 ? 0 : content;
-    if (d->next_use && d->next_use(d, page, &next))
-        return rank + (next < unknown ? unknown - 1 - next : 0);
-    return rank + unknown + vm_page_touched(d, page);
+    uint64_t next;
+    bool known = d->next_use && d->next_use(d, page, &next);
+    if (d->pages[page].live == 0)
+        return vm_page_touched(d, page) + (known && next < VM_BORN_SOON ? unknown : 0);
+    if (known)
+        return content + (next < unknown ? unknown - 1 - next : 0);
+    return content + unknown + vm_page_touched(d, page);
 }
 
 /* Sends up to n pages away; only dead ones if `dead`. The number sent. */
@@ -385,6 +519,16 @@ static uint64_t choose(struct vm_device *d, uint64_t n, bool dead)
     return sent;
 }
 
+uint64_t vm_pager_recycle(struct vm_device *d, uint64_t n)
+{
+    return d->dead_pages > 0 ? choose(d, n, true) : 0;
+}
+
+uint64_t vm_pager_wanted(const struct vm_device *d)
+{
+    return d->in_wait.count;
+}
+
 uint64_t vm_pager_evict(struct vm_device *d, uint64_t n)
 {
     uint64_t sent = choose(d, n, false);
@@ -400,7 +544,7 @@ int vm_pager_in(struct vm_device *d, uint64_t page)
     struct vm_page *pg = &d->pages[page];
     if (pg->flags & VM_PGF_WANT_IN)
         return 0;
-    if (queue_push(&d->in_wait, page, 0) != 0)
+    if (queue_push(&d->in_wait, page) != 0)
         return VM_ENOMEM;
     pg->flags |= VM_PGF_WANT_IN;
     return 0;
@@ -440,9 +584,8 @@ static void recycle(struct vm_device *d, size_t wanted)
     uint64_t coming = vm_pager_leaving(d);
     if (wanted > VM_FLIGHTS_MAX * 4)
         wanted = VM_FLIGHTS_MAX * 4;
-    if (coming >= wanted || d->dead_pages == 0)
-        return;
-    choose(d, wanted - coming, true);
+    if (coming < wanted)
+        vm_pager_recycle(d, wanted - coming);
 }
 
 static bool pump_in_wait(struct vm_device *d)
@@ -453,7 +596,7 @@ static bool pump_in_wait(struct vm_device *d)
         uint64_t page = q->items[q->head];
         struct vm_page *pg = &d->pages[page];
         if ((pg->flags & VM_PGF_WANT_IN) && pg->state == VM_PG_AWAY) {
-            if (vm_chunks_available(d) <= d->claim) {
+            if (vm_chunks_available(d) == 0) {
                 recycle(d, q->count);
                 break;
             }
@@ -541,8 +684,9 @@ static bool pump_flights(struct vm_device *d)
 
 bool vm_pager_busy(const struct vm_device *d)
 {
-    return d->out_wait.count > 0 || d->out_flight.count > 0 || d->in_flight.count > 0 ||
-           d->in_wait.count > 0;
+    return d->out_wait.count > 0 || d->dead_wait.count > 0 || d->unmap_wait.count > 0 ||
+           d->out_flight.count > 0 ||
+           d->in_flight.count > 0 || d->in_wait.count > 0;
 }
 
 bool vm_pager_pump(struct vm_device *d)
@@ -550,7 +694,9 @@ bool vm_pager_pump(struct vm_device *d)
     if (!vm_pager_busy(d) || d->broken != CUDA_SUCCESS)
         return false;
     bool moved = pump_flights(d);
-    moved |= pump_out_wait(d);
+    moved |= pump_dead(d);
+    moved |= pump_waiting(d, &d->out_wait);
+    moved |= pump_unmap(d);
     moved |= pump_in_wait(d);
     return moved;
 }
@@ -571,14 +717,16 @@ static int call_back(struct vm_device *d, uint64_t page, struct vm_stream *s, CU
         *error = r;
         return VM_EIO;
     }
+    d->pages[page].flags &= (uint8_t)~VM_PGF_ORPHAN; /* its slot stays with the page */
     vm_page_set_state(d, page, VM_PG_RESIDENT);
     return 0;
 }
 
-static int fill_empty(struct vm_device *d, uint64_t page, CUresult *error)
+static int fill_empty(struct vm_device *d, uint64_t page, uint64_t *most, CUresult *error)
 {
-    if (take_chunk(d, page) != 0)
+    if (*most == 0 || take_chunk(d, page) != 0)
         return VM_NOTFOUND;
+    (*most)--;
     CUresult r = map(d, page, 1);
     if (r != CUDA_SUCCESS) {
         return_chunk(d, page);
@@ -589,7 +737,7 @@ static int fill_empty(struct vm_device *d, uint64_t page, CUresult *error)
     return 0;
 }
 
-uint64_t vm_pager_fill(struct vm_device *d, uint64_t page, uint64_t n)
+uint64_t vm_pager_fill(struct vm_device *d, uint64_t page, uint64_t n, uint64_t *most)
 {
     uint64_t without = 0;
     for (uint64_t p = page, k; p < page + n; p += k ? k : 1) {
@@ -597,8 +745,9 @@ uint64_t vm_pager_fill(struct vm_device *d, uint64_t page, uint64_t n)
             struct vm_page *pg = &d->pages[p + k];
             if (pg->state != VM_PG_EMPTY || (pg->flags & VM_PGF_LOST))
                 break;
-            if (take_chunk(d, p + k) != 0)
+            if (*most == 0 || take_chunk(d, p + k) != 0)
                 break;
+            (*most)--;
         }
         if (k == 0) {
             without += d->pages[p].state != VM_PG_RESIDENT;
@@ -617,7 +766,7 @@ uint64_t vm_pager_fill(struct vm_device *d, uint64_t page, uint64_t n)
 }
 
 int vm_pager_step(struct vm_device *d, uint64_t page, struct vm_stream *s, bool overwritten,
-                  CUresult *error)
+                  uint64_t *most, CUresult *error)
 {
     struct vm_page *pg = &d->pages[page];
     int r;
@@ -638,11 +787,11 @@ int vm_pager_step(struct vm_device *d, uint64_t page, struct vm_stream *s, bool 
         }
         vm_page_set_state(d, page, VM_PG_EMPTY);
         forget_host(d, page);
-        return fill_empty(d, page, error);
+        return fill_empty(d, page, most, error);
     case VM_PG_EMPTY:
         if ((pg->flags & VM_PGF_LOST) && !overwritten)
             return VM_PAGE_LOST;
-        r = fill_empty(d, page, error);
+        r = fill_empty(d, page, most, error);
         if (r == 0)
             pg->flags &= (uint8_t)~VM_PGF_LOST;
         return r;

@@ -17,9 +17,14 @@
 int vm_pager_out(struct vm_device *d, uint64_t page, uint64_t g, bool drop);
 /* The page is to come back when its turn comes. 0 or VM_ENOMEM. */
 int vm_pager_in(struct vm_device *d, uint64_t page);
-/* Gives empty pages among n from `page` on chunks that are free or may still be made; the number that
- * stayed without. A run of pages is made accessible in one call. */
-uint64_t vm_pager_fill(struct vm_device *d, uint64_t page, uint64_t n);
+/* Gives empty pages among n from `page` chunks that are free or may still be made, at most *most of
+ * them, which is counted down; the number of pages that are not resident afterwards. A run of pages is
+ * made accessible in one call. */
+uint64_t vm_pager_fill(struct vm_device *d, uint64_t page, uint64_t n, uint64_t *most);
+/* Chunks that pages on their way back will need. */
+uint64_t vm_pager_wanted(const struct vm_device *d);
+/* Sends up to n dead pages away; the number sent. */
+uint64_t vm_pager_recycle(struct vm_device *d, uint64_t n);
 /* Works off what is due; true if anything moved on. */
 bool vm_pager_pump(struct vm_device *d);
 /* Is anything under way or waiting? */
@@ -28,11 +33,11 @@ bool vm_pager_busy(const struct vm_device *d);
 /* For vm_rt_op_before: one step towards the page being resident for an operation on `s`.
  * `overwritten`: the operation writes every byte, contents need not come back. 0: it is resident;
  * VM_NOTFOUND: a chunk is needed and there is none; VM_PAGE_WAIT: under way; negative: the driver
- * refused, *error says with what. */
+ * refused, *error says with what. *most: chunks that pages without contents may take, counted down. */
 #define VM_PAGE_WAIT 8
 #define VM_PAGE_LOST 9 /* its contents were dropped as dead and the operation may read them */
 int vm_pager_step(struct vm_device *d, uint64_t page, struct vm_stream *s, bool overwritten,
-                  CUresult *error);
+                  uint64_t *most, CUresult *error);
 
 /* Pages whose chunks become free by what is under way already. */
 uint64_t vm_pager_leaving(const struct vm_device *d);

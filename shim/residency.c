@@ -8,6 +8,11 @@
 #include "pager.h"
 #include "stream.h"
 
+/* Fruitless looks after which a device counts as never idle. */
+#define VM_RESTLESS 200u
+/* Work that is issued ahead while pages wait to be moved, at most, unless one operation is longer. */
+#define VM_AHEAD_NS UINT64_C(5000000)
+
 static void pause_unlocked(struct vm_device *d, unsigned times)
 {
     pthread_mutex_unlock(&d->lock);
@@ -17,6 +22,7 @@ static void pause_unlocked(struct vm_device *d, unsigned times)
 
 /* What one pass over an operation's pages found. */
 struct pass {
+    uint64_t most;    /* chunks that new contents may take       */
     uint64_t missing; /* chunks wanted and not to be had */
     bool waiting;     /* copies under way                */
     CUresult error;
@@ -31,14 +37,14 @@ static void pass_block(struct vm_device *d, const struct vm_op_access *a, struct
     bool overwritten = (a->mode & VM_TOTAL) != 0 || b->regenerating || b->write_g == 0;
     if (vm_block_resident(d, b))
         return;
-    if (vm_pager_fill(d, b->first, b->last - b->first + 1) == 0)
+    if (vm_pager_fill(d, b->first, b->last - b->first + 1, &p->most) == 0)
         return;
     for (uint64_t page = b->first; page <= b->last && p->error == CUDA_SUCCESS; page++) {
         struct vm_page *pg = &d->pages[page];
         if (pg->state == VM_PG_RESIDENT)
             continue;
         bool whole = overwritten && !vm_page_is_shared(pg);
-        int r = vm_pager_step(d, page, s, whole, &p->error);
+        int r = vm_pager_step(d, page, s, whole, &p->most, &p->error);
         if (r == VM_NOTFOUND)
             p->missing++;
         else if (r == VM_PAGE_WAIT)
@@ -66,19 +72,33 @@ static CUresult unfit(const struct vm_device *d, const struct vm_op *op)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Sees to it that enough is leaving; false when nothing more can. */
+/* Sees to it that enough is leaving: dead pages for everybody who waits, contents only for the operation
+ * itself. False when nothing is on its way out and nothing more can be sent. */
 static bool send_away(struct vm_device *d, uint64_t missing)
 {
     uint64_t coming = vm_pager_leaving(d) + vm_chunks_available(d);
-    if (coming >= missing)
-        return true;
-    uint64_t sent = vm_pager_evict(d, missing - coming);
-    return sent > 0 || coming > 0;
+    uint64_t all = missing + vm_pager_wanted(d), sent = 0;
+    if (coming < all)
+        sent = vm_pager_recycle(d, all - coming);
+    if (coming + sent < missing)
+        sent += vm_pager_evict(d, missing - coming - sent);
+    return sent > 0 || vm_pager_leaving(d) > 0;
 }
 
-static CUresult one_round(struct vm_device *d, struct vm_op *op, struct vm_stream *s, bool *done)
+/* Chunks the operation may take for contents that are not there yet. Pages that the plan brings back
+ * come first: it counted on them when it let the operation begin. Unless that would be for ever. */
+static uint64_t may_take(const struct vm_device *d, bool stuck)
 {
-    struct pass p = {.lost = VM_NO};
+    uint64_t there = vm_chunks_available(d), wanted = vm_pager_wanted(d);
+    if (stuck)
+        return UINT64_MAX;
+    return there > wanted ? there - wanted : 0;
+}
+
+static CUresult one_round(struct vm_device *d, struct vm_op *op, struct vm_stream *s, bool *stuck,
+                          bool *done)
+{
+    struct pass p = {.lost = VM_NO, .most = may_take(d, *stuck)};
     for (unsigned i = 0; i < op->nacc && p.error == CUDA_SUCCESS; i++)
         pass_block(d, &op->acc[i], s, &p);
     if (d->broken != CUDA_SUCCESS)
@@ -95,10 +115,12 @@ static CUresult one_round(struct vm_device *d, struct vm_op *op, struct vm_strea
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
     *done = p.missing == 0 && !p.waiting;
-    d->claim = (uint32_t)p.missing;
-    if (p.missing > 0 && !send_away(d, p.missing) && !p.waiting && d->entered == 0 &&
-        d->in_flight.count == 0)
+    d->missing = p.missing;
+    if (p.missing == 0 || send_away(d, p.missing))
+        return CUDA_SUCCESS;
+    if (*stuck && !p.waiting && d->entered == 0 && d->in_flight.count == 0)
         return unfit(d, op);
+    *stuck = true;
     return CUDA_SUCCESS;
 }
 
@@ -116,25 +138,51 @@ CUresult vm_make_resident(struct vm_device *d, struct vm_op *op, struct vm_strea
     while (d->turn) /* another thread's operation is being served: one at a time cannot deadlock */
         pause_unlocked(d, times++);
     d->turn = true;
-    bool pushed = vm_ctx_enter(d), done = false;
+    bool pushed = vm_ctx_enter(d), done = false, stuck = false;
     CUresult r = CUDA_SUCCESS;
     for (times = 0; !done && r == CUDA_SUCCESS;) {
-        r = one_round(d, op, s, &done);
+        r = one_round(d, op, s, &stuck, &done);
         if (done || r != CUDA_SUCCESS)
             break;
+        /* It cannot begin without: an idle device may wait as long as it takes; a busy one only when
+         * it does not come to rest. */
+        d->patience_ns = times > VM_RESTLESS ? UINT64_MAX : UINT64_MAX - 1;
         if (vm_pager_pump(d))
             times = 0;
         else
             pause_unlocked(d, times++);
     }
-    d->claim = 0;
     d->turn = false;
+    d->missing = 0;
+    d->patience_ns = 0;
     if (r == CUDA_SUCCESS)
         r = vm_regenerate(d, op, s);
     if (r == CUDA_SUCCESS)
         r = order(d, op, s);
     vm_ctx_leave(pushed);
     return r;
+}
+
+void vm_hold_back(struct vm_device *d, uint64_t next_ns)
+{
+    if (!d->unmap_waits || d->ahead_ns + next_ns < VM_AHEAD_NS || d->broken != CUDA_SUCCESS)
+        return;
+    bool pushed = vm_ctx_enter(d), idle = false;
+    for (unsigned times = 0; vm_pager_busy(d) && d->broken == CUDA_SUCCESS;) {
+        d->patience_ns = next_ns / 20;
+        bool moved = vm_pager_pump(d);
+        idle = vm_streams_reached(d, d->g);
+        if (idle && !moved)
+            break;
+        if (moved)
+            times = 0;
+        else
+            pause_unlocked(d, times++);
+    }
+    d->patience_ns = 0;
+    if (idle)
+        d->ahead_ns = 0;
+    vm_ctx_leave(pushed);
 }
 
 void vm_residency_float(struct vm_device *d)
@@ -154,9 +202,11 @@ uint64_t vm_make_free(struct vm_device *d, uint64_t chunks)
         uint64_t coming = vm_pager_leaving(d) + d->nfree_chunks;
         if (coming < chunks && vm_pager_evict(d, chunks - coming) == 0 && vm_pager_leaving(d) == 0)
             break;
+        d->patience_ns = UINT64_MAX;
         if (!vm_pager_pump(d))
             pause_unlocked(d, times++);
     }
+    d->patience_ns = 0;
     vm_ctx_leave(pushed);
     return d->nfree_chunks;
 }

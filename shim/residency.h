@@ -9,6 +9,10 @@
  * CUDA_ERROR_OUT_OF_MEMORY when the operation's blocks cannot be resident together. */
 CUresult vm_make_resident(struct vm_device *d, struct vm_op *op, struct vm_stream *s);
 
+/* Before an operation of about next_ns is issued while pages wait to be moved: where unmapping waits
+ * for the device, the host stays near it, or everything that waits would come late. Lock as above. */
+void vm_hold_back(struct vm_device *d, uint64_t next_ns);
+
 /* Demand paging keeps a few chunks free ahead of need. */
 void vm_residency_float(struct vm_device *d);
 

@@ -82,6 +82,7 @@ struct vm_op {
     uint8_t layer, flags; /* filled in from the library call in progress */
     /* the runtime's own state between before and after */
     uint64_t g;           /* serial number on its device */
+    uint64_t planned_ns;  /* how long the plan expects it to take; 0: not known */
     void *stream_state;
     CUevent start;        /* timing, NULL if not sampled */
     bool per_thread;

@@ -39,6 +39,7 @@ static void work_until(struct vm_device *d, done_fn done, void *what)
     }
     bool pushed = vm_ctx_enter(d);
     for (unsigned times = 0; vm_pager_busy(d) && d->broken == CUDA_SUCCESS;) {
+        d->patience_ns = UINT64_MAX - 1;
         if (vm_pager_pump(d)) {
             times = 0;
             continue;
@@ -49,6 +50,7 @@ static void work_until(struct vm_device *d, done_fn done, void *what)
         vm_nap(times++);
         pthread_mutex_lock(&d->lock);
     }
+    d->patience_ns = 0;
     vm_ctx_leave(pushed);
     pthread_mutex_unlock(&d->lock);
 }
