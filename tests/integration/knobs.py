@@ -30,17 +30,20 @@ def one_line(lines, *words):
 
 
 def bad_values():
+    """Every knob at once gets its n-th bad value: one line for each, and the defaults are used."""
     want = run([PROBE, "compute"], preload=False).stdout
-    for name, row in KNOBS.items():
-        for value in BAD.get(row[2], []):
-            r = run([PROBE, "compute"], **{name: value})
-            lines = lines_of_libvmem(r.stderr)
-            check(r.returncode == 0 and r.stdout == want, f"{name}={value}: {r.stdout} {r.stderr}")
-            check(one_line(lines, name, value, row[3] or "nothing"), f"{name}={value}: {lines}")
-        # The default itself, written out, is no reason for a line.
-        if row[3]:
-            r = run([PROBE, "compute"], **{name: row[3]})
-            check(not lines_of_libvmem(r.stderr), f"{name}={row[3]}: {r.stderr}")
+    for n in range(max(len(v) for v in BAD.values())):
+        values = {name: BAD[row[2]][n] for name, row in KNOBS.items() if n < len(BAD.get(row[2], []))}
+        r = run([PROBE, "compute"], **values)
+        lines = lines_of_libvmem(r.stderr)
+        check(r.returncode == 0 and r.stdout == want, f"{values}: {r.stdout} {r.stderr}")
+        check(len(lines) == len(values), f"{len(values)} bad values, {len(lines)} lines: {r.stderr}")
+        for name, value in values.items():
+            mine = [line for line in lines if f" {name}=" in line]
+            check(one_line(mine, value, KNOBS[name][3] or "nothing"), f"{name}={value}: {mine}")
+    # The defaults themselves, written out, are no reason for a line.
+    r = run([PROBE, "compute"], **{name: row[3] for name, row in KNOBS.items() if row[3]})
+    check(not lines_of_libvmem(r.stderr) and r.stdout == want, f"the defaults: {r.stderr}")
     planted("no line", not one_line([], "VMEM_BUDGET"))
     planted("two lines", not one_line(["VMEM_BUDGET", "VMEM_BUDGET"], "VMEM_BUDGET"))
 
