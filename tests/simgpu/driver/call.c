@@ -129,6 +129,7 @@ CUresult sg_enter(enum sg_id id, bool ptds)
         sg.calls[id]++;
         return CUDA_ERROR_NOT_PERMITTED;
     }
+    sg_thread_enters();
     pthread_mutex_lock(&sg.lock);
     if (!registered) {
         registered = true;

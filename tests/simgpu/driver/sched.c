@@ -150,7 +150,7 @@ static void play_ready(struct sg_op *op, uint64_t now)
     else
         g->head[p] = op;
     g->tail[p] = op;
-    start_next(d, op->engine, now);
+    start_next(d, (int)op->engine, now);
 }
 
 bool sg_time_step(uint64_t until)
@@ -234,10 +234,10 @@ bool sg_play_one(void)
 }
 
 /* One step towards what the calling thread waits for. */
-static void wait_step(struct sg_op *target, bool only_needed)
+static void wait_step(struct sg_op *target, bool only_needed, bool *alone)
 {
-    if (!sg_thread_alone()) {
-        sg_thread_nap();
+    if (!*alone || sg_thread_knocks()) {
+        *alone = sg_thread_settled();
         return;
     }
     if (sg.cfg.mode == SG_TIMING) {
@@ -257,9 +257,10 @@ CUresult sg_wait(struct sg_op *op)
     op->refs++;
     struct sg_ctx *c = op->ctx;
     bool only_needed = sg.cfg.mode == SG_FUNCTIONAL && op->state != SG_DONE && sg_late_need(op);
+    bool alone = false;
     sg_thread_waits(true);
     while (op->state != SG_DONE)
-        wait_step(op, only_needed);
+        wait_step(op, only_needed, &alone);
     sg_thread_waits(false);
     if (op->end_ns > sg.host_ns)
         sg.host_ns = op->end_ns;

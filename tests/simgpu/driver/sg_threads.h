@@ -5,9 +5,11 @@
 
 #include <stdbool.h>
 
+void sg_thread_enters(void);       /* the calling thread is about to take the lock */
 void sg_thread_called(void);       /* the calling thread made a call */
 void sg_thread_waits(bool waits);  /* it starts or stops to wait inside the driver */
-bool sg_thread_alone(void);        /* no other thread is running: the clock may jump */
+bool sg_thread_settled(void);      /* no other thread runs: the clock may jump; lets others in first */
+bool sg_thread_knocks(void);       /* another thread wants the lock */
 void sg_thread_nap(void);          /* lets others in for a moment; gives the lock back meanwhile */
 
 /* A thread of the simulator's own plays on when the program has host functions pending and makes no

@@ -1,17 +1,24 @@
 #include "sg_threads.h"
 #include "sg.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
+#include <fcntl.h>
 #include <time.h>
+#include <unistd.h>
 
-/* A thread that made no call for this long is busy with something that the model does not see. */
-#define QUIET_NS 400000
-#define NAP_NS   100000
+#define NAP_NS 100000
+/* A thread that made no call for this long and is not asleep computes something that the model does
+ * not see: nobody waits for it. */
+#define BUSY_NS 50000000
 
 struct thread {
     struct thread *next;
     uint64_t seen;
-    bool waits;
+    pid_t tid;
+    bool waits, gone;
+    atomic_bool entering; /* about to take the lock */
 };
 static struct thread *threads; /* never freed: a few words for each thread that ever called */
 static unsigned nthreads;
@@ -30,12 +37,20 @@ void sg_thread_called(void)
         me = calloc(1, sizeof *me);
         if (!me)
             return;
+        me->tid = gettid();
         me->next = threads;
         threads = me;
         nthreads++;
     }
+    atomic_store_explicit(&me->entering, false, memory_order_relaxed);
     if (nthreads > 1)
         me->seen = real_ns();
+}
+
+void sg_thread_enters(void)
+{
+    if (me)
+        atomic_store_explicit(&me->entering, true, memory_order_relaxed);
 }
 
 void sg_thread_waits(bool waits)
@@ -47,14 +62,46 @@ void sg_thread_waits(bool waits)
         me->seen = real_ns();
 }
 
-bool sg_thread_alone(void)
+/* Asleep, as the kernel says: in a system call, waiting for something that is not this driver. */
+static bool asleep(struct thread *t)
 {
-    if (nthreads <= 1)
+    char name[64], text[512];
+    snprintf(name, sizeof name, "/proc/self/task/%d/stat", (int)t->tid);
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        t->gone = true;
         return true;
+    }
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0)
+        return true;
+    text[n] = 0;
+    const char *p = strrchr(text, ')'); /* behind the name comes the state */
+    return !p || p[1] != ' ' || p[2] == 'S';
+}
+
+bool sg_thread_knocks(void)
+{
+    for (struct thread *t = threads; t; t = t->next)
+        if (t != me && !t->waits && atomic_load_explicit(&t->entering, memory_order_relaxed))
+            return true;
+    return false;
+}
+
+/* No other thread is about to issue work: those that sleep, or compute for long without a call, are
+ * not waited for. */
+static bool alone(void)
+{
     uint64_t now = real_ns();
-    for (const struct thread *t = threads; t; t = t->next)
-        if (t != me && !t->waits && now - t->seen < QUIET_NS)
+    for (struct thread *t = threads; t; t = t->next) {
+        if (t == me || t->waits || t->gone)
+            continue;
+        if (atomic_load_explicit(&t->entering, memory_order_relaxed))
             return false;
+        if (now - t->seen < BUSY_NS && !asleep(t))
+            return false;
+    }
     return true;
 }
 
@@ -102,4 +149,14 @@ void sg_thread_keep_going(void)
         return;
     started = true;
     pthread_detach(t);
+}
+
+/* Twice, because a thread that was just woken still looks asleep. */
+bool sg_thread_settled(void)
+{
+    if (nthreads <= 1)
+        return true;
+    bool first = alone();
+    sg_thread_nap();
+    return first && alone();
 }

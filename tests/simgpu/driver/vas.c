@@ -8,13 +8,17 @@
 #include <sys/mman.h>
 
 #define PAGE      ((size_t)4096)
-#define SPACE_AT  UINT64_C(0x200000000000)
-#define SPACE_END UINT64_C(0x540000000000)
 #define RECENT    128
+
+/* Where device addresses lie: away from what the host uses, and under ThreadSanitizer, which bears
+ * mappings in few places, in the lower half of one of these. */
+extern void __tsan_init(void) __attribute__((weak));
+#define SPACE_AT  (__tsan_init ? UINT64_C(0x7e8000000000) : UINT64_C(0x200000000000))
+#define SPACE_END (__tsan_init ? UINT64_C(0x7f0000000000) : UINT64_C(0x540000000000))
 
 static struct sg_range **ranges;
 static size_t nranges, cranges;
-static uint64_t cursor = SPACE_AT;
+static uint64_t cursor; /* 0: not yet set */
 /* Address space given back lately: allocators tend to hand out the same addresses again. */
 static struct { uint64_t va; size_t span; } recent[RECENT];
 static unsigned nrecent;
@@ -95,6 +99,8 @@ static uint64_t take_space(size_t span, size_t align, uint64_t hint)
     uint64_t va = reuse(span, align);
     if (va)
         return va;
+    if (!cursor)
+        cursor = SPACE_AT;
     for (int tries = 0; tries < 64; tries++) {
         va = (cursor + align - 1) / align * align;
         if (va + span + PAGE > SPACE_END)

@@ -1,6 +1,7 @@
 /* Order, events, host functions and clocks. */
 #include "gpu.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -137,7 +138,7 @@ Test(order, host_functions_run_in_stream_order)
 }
 
 /* The host spins on what the function sets and calls nothing. */
-static volatile int flag;
+static atomic_int flag;
 static void raise_flag(void *data)
 {
     (void)data;
