@@ -27,7 +27,8 @@ struct vm_search {
     uint32_t *rng_first;          /* its live ranges of sections                            */
     struct vm_section_range *rng;
     uint32_t *adj_first, *adj;    /* items that are ever live together with it              */
-    uint32_t *sec_first, *sec_item;
+    uint32_t *sec_first, *sec_item; /* items live in a section: those born in it stand last, */
+    uint32_t *sec_born;             /* from here on                                           */
     uint64_t *placed;
     uint64_t *offset;
     uint64_t *support;   /* lowest offset above what is placed: where it would be put       */

@@ -134,42 +134,60 @@ static int list_sections(struct vm_search *s)
             s->sec_first[t + 1]++;
     for (uint32_t t = 0; t < s->nsections; t++)
         s->sec_first[t + 1] += s->sec_first[t];
+    /* In two turns, so that each list has the older items first and then those born in it. */
+    uint32_t *end = s->sec_born;
+    memcpy(end, s->sec_first, s->nsections * sizeof *end);
     for (uint32_t k = 0; k < s->n; k++)
         for (uint32_t r = s->rng_first[k]; r < s->rng_first[k + 1]; r++)
-            for (uint32_t t = s->rng[r].lo; t < s->rng[r].hi; t++) {
-                s->sec_item[s->sec_first[t]++] = k;
+            for (uint32_t t = s->rng[r].lo + 1; t < s->rng[r].hi; t++)
+                s->sec_item[end[t]++] = k;
+    uint32_t *next = array(s->nsections, sizeof *next, &failed);
+    if (failed)
+        return VM_ENOMEM;
+    memcpy(next, end, s->nsections * sizeof *next);
+    for (uint32_t k = 0; k < s->n; k++)
+        for (uint32_t r = s->rng_first[k]; r < s->rng_first[k + 1]; r++) {
+            s->sec_item[next[s->rng[r].lo]++] = k;
+            for (uint32_t t = s->rng[r].lo; t < s->rng[r].hi; t++)
                 s->remaining[t] += s->size[k];
-            }
-    for (uint32_t t = s->nsections; t > 0; t--)
-        s->sec_first[t] = s->sec_first[t - 1];
-    s->sec_first[0] = 0;
+        }
+    free(next);
     return VM_OK;
 }
 
-/* Neighbours of k: every item of its sections, once. Two passes: count, then fill. */
+/* Calls are counted (fill = 0) or written: the neighbours of k in range r are what is live in the
+ * range's first section and what is born in the others. */
+static void neighbours_in(struct vm_search *s, uint32_t k, struct vm_section_range r, uint32_t *seen,
+                          int fill, uint64_t *at)
+{
+    uint32_t stamp = 2 * k + 1 + (uint32_t)fill;
+    seen[k] = stamp;
+    for (uint32_t t = r.lo; t < r.hi; t++) {
+        uint32_t x = t == r.lo ? s->sec_first[t] : s->sec_born[t];
+        for (; x < s->sec_first[t + 1]; x++) {
+            uint32_t j = s->sec_item[x];
+            if (seen[j] == stamp)
+                continue;
+            seen[j] = stamp;
+            if (fill)
+                s->adj[*at] = j;
+            ++*at;
+        }
+    }
+}
+
 static int list_neighbours(struct vm_search *s)
 {
     int failed = 0;
     uint32_t *seen = array(s->n, sizeof *seen, &failed);
     if (failed)
         return VM_ENOMEM;
-    for (int fill = 0; fill < 2; fill++) {
+    for (int fill = 0; fill < 2 && !failed; fill++) {
         uint64_t at = 0;
         for (uint32_t k = 0; k < s->n; k++) {
             s->adj_first[k] = (uint32_t)at;
-            uint32_t stamp = 2 * k + 1 + (uint32_t)fill;
-            seen[k] = stamp;
             for (uint32_t r = s->rng_first[k]; r < s->rng_first[k + 1]; r++)
-                for (uint32_t t = s->rng[r].lo; t < s->rng[r].hi; t++)
-                    for (uint32_t x = s->sec_first[t]; x < s->sec_first[t + 1]; x++) {
-                        uint32_t j = s->sec_item[x];
-                        if (seen[j] == stamp)
-                            continue;
-                        seen[j] = stamp;
-                        if (fill)
-                            s->adj[at] = j;
-                        at++;
-                    }
+                neighbours_in(s, k, s->rng[r], seen, fill, &at);
             if (at > MOST_NEIGHBOURS) {
                 free(seen);
                 return VM_TIMEOUT;
@@ -178,9 +196,6 @@ static int list_neighbours(struct vm_search *s)
         s->adj_first[s->n] = (uint32_t)at;
         if (!fill)
             s->adj = array(at, sizeof *s->adj, &failed);
-        if (failed)
-            break;
-        memset(seen, 0, s->n * sizeof *seen);
     }
     free(seen);
     return failed ? VM_ENOMEM : VM_OK;
@@ -200,6 +215,7 @@ static int allocate(struct vm_search *s, size_t n, size_t nranges, uint32_t nsec
     s->rng = array(nranges, sizeof *s->rng, &failed);
     s->adj_first = array(n, sizeof *s->adj_first, &failed);
     s->sec_first = array((size_t)nsections + 1, sizeof *s->sec_first, &failed);
+    s->sec_born = array(nsections, sizeof *s->sec_born, &failed);
     s->placed = array(n, sizeof *s->placed, &failed);
     s->offset = array(n, sizeof *s->offset, &failed);
     s->support = array(n, sizeof *s->support, &failed);
@@ -247,7 +263,7 @@ void vm_search_fini(struct vm_search *s)
 {
     void *all[] = {s->original, s->size,   s->align,     s->fixed,    s->twin,   s->hull_lo,
                    s->hull_hi,  s->rng_first, s->rng,    s->adj_first, s->adj,   s->sec_first,
-                   s->sec_item, s->placed, s->offset,    s->support,  s->least,  s->remaining,
+                   s->sec_item, s->sec_born, s->placed, s->offset,    s->support,  s->least,  s->remaining,
                    s->floor,    s->arg,    s->weight,    s->crossing, s->trail,  s->arena};
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         free(all[k]);

@@ -1,0 +1,257 @@
+/* Measures the packers for the benchmarks `pack` and `planner-scale`. Prints one JSON object.
+ *
+ *   pack_bench search FILE CAPACITY SECONDS   decide one capacity (search only)
+ *   pack_bench best FILE SECONDS              fast packing, then search for at most SECONDS
+ *   pack_bench fast FILE                      fast packing
+ *   pack_bench oplog FILE SECONDS             an operator log (DTR) as buffers: like `best`
+ *   pack_bench scale KIND N                   generated iteration, KIND = training or tile:FILE: placed
+ *                                             and scheduled, then placed without paging
+ *
+ * Times are CPU seconds of this thread; `q` is the time qsort takes for 10^6 random 64-bit keys,
+ * measured in the same process. Every packing is verified. Exit status 1: it failed or was wrong. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "import_dtr.h"
+#include "iteration.h"
+#include "pack_csv.h"
+#include "pack_scale.h"
+#include "schedule.h"
+#include "verify.h"
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The yardstick: the least of three sorts. */
+static double measure_q(void)
+{
+    enum { N = 1000000 };
+    uint64_t *keys = malloc(N * sizeof *keys), x = 88172645463325252u;
+    double best = 1e9;
+    for (int round = 0; keys && round < 3; round++) {
+        for (int i = 0; i < N; i++) {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            keys[i] = x;
+        }
+        double start = now();
+        qsort(keys, N, sizeof *keys, by_value);
+        double took = now() - start;
+        best = took < best ? took : best;
+    }
+    free(keys);
+    return best;
+}
+
+static int past(void *deadline)
+{
+    return now() > *(double *)deadline;
+}
+
+static int report(const char *name, const struct vm_pack_problem *p, const uint64_t *offsets, int status,
+                  const struct vm_pack_result *res, double seconds, const struct vm_error *why)
+{
+    struct vm_error fault = {{0}};
+    uint64_t height = 0;
+    if (status < 0) {
+        fprintf(stderr, "pack_bench: %s: %s\n", name, why->text);
+        return 1;
+    }
+    int placed = status == VM_OK;
+    if (placed && vm_verify_packing(p, offsets, 0, &height, &fault)) {
+        fprintf(stderr, "pack_bench: %s: the packing is wrong: %s\n", name, fault.text);
+        return 1;
+    }
+    printf("{\"items\": %zu, \"solved\": %d, \"seconds\": %.6f, \"height\": %" PRIu64
+           ", \"max_live\": %" PRIu64 ", \"bound\": %" PRIu64 ", \"nodes\": %" PRIu64 ", \"q\": %.6f}\n",
+           p->nitems, placed, seconds, height, res->max_live, res->bound, res->nodes, measure_q());
+    return 0;
+}
+
+enum way { WAY_SEARCH, WAY_BEST, WAY_FAST };
+
+static int run_problem(const char *name, const struct vm_pack_problem *p, enum way way, uint64_t capacity,
+                       double limit)
+{
+    uint64_t *offsets = calloc(p->nitems + 1, sizeof *offsets);
+    double start = now(), deadline = start + limit;
+    struct vm_pack_options opt = {.capacity = capacity, .expired = past, .expired_arg = &deadline};
+    struct vm_pack_result res = {0};
+    struct vm_error why = {{0}};
+    int status = way == WAY_SEARCH ? vm_pack_search(p, &opt, offsets, &res, &why)
+                 : way == WAY_BEST ? vm_pack(p, &opt, offsets, &res, &why)
+                                   : vm_pack_fast(p, &opt, offsets, &res, &why);
+    int rc = report(name, p, offsets, status, &res, now() - start, &why);
+    free(offsets);
+    return rc;
+}
+
+static FILE *open_or_say(const char *path)
+{
+    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
+    if (!f)
+        fprintf(stderr, "pack_bench: %s cannot be opened\n", path);
+    return f;
+}
+
+static int run_csv(const char *path, enum way way, uint64_t capacity, double limit)
+{
+    struct vm_pack_csv csv;
+    struct vm_error why;
+    FILE *f = open_or_say(path);
+    if (!f)
+        return 1;
+    int status = vm_pack_csv_read(f, path, &csv, &why);
+    fclose(f);
+    if (status) {
+        fprintf(stderr, "pack_bench: %s\n", why.text);
+        return 1;
+    }
+    int rc = run_problem(path, &csv.problem, way, capacity, limit);
+    vm_pack_csv_fini(&csv);
+    return rc;
+}
+
+/* The blocks of an iteration as a packing problem: time is the order of allocations and frees. */
+static struct vm_pack_item *items_of(const struct vm_iteration *it, size_t *n)
+{
+    struct vm_pack_item *items = calloc(it->nblocks + 1, sizeof *items);
+    for (size_t b = 0; items && b < it->nblocks; b++)
+        items[b] = (struct vm_pack_item){.size = it->blocks[b].size, .upper = it->nmem + 1,
+                                         .fixed = VM_UNPLACED};
+    for (size_t k = 0; items && k < it->nmem; k++) {
+        if (it->mem[k].is_free)
+            items[it->mem[k].block].upper = k + 1;
+        else
+            items[it->mem[k].block].lower = k + 1;
+    }
+    *n = it->nblocks;
+    return items;
+}
+
+static int run_oplog(const char *path, double limit)
+{
+    struct vm_trace t = {0};
+    struct vm_iteration it = {0};
+    struct vm_error why;
+    FILE *f = open_or_say(path);
+    if (!f)
+        return 1;
+    int status = vm_import_dtr(f, path, &t, &why);
+    fclose(f);
+    if (status == VM_OK)
+        status = vm_iteration_whole(&t, &it, &why);
+    if (status) {
+        fprintf(stderr, "pack_bench: %s\n", why.text);
+        return 1;
+    }
+    size_t n = 0;
+    struct vm_pack_item *items = items_of(&it, &n);
+    struct vm_pack_problem p = {.items = items, .nitems = n};
+    int rc = run_problem(path, &p, WAY_BEST, 0, limit);
+    free(items);
+    vm_iteration_fini(&it);
+    vm_trace_fini(&t);
+    return rc;
+}
+
+static long peak_kib(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return u.ru_maxrss;
+}
+
+/* Half the peak as the budget: pages must move. */
+static int plan_schedule(const struct vm_iteration *it, const struct vm_machine *m, const uint64_t *offsets,
+                         struct vm_error *why)
+{
+    struct vm_page_units u = {0};
+    struct vm_schedule s = {0};
+    int status = vm_page_units_build(it, offsets, m->page_bytes, &u, why);
+    if (status)
+        return status;
+    uint64_t peak = vm_page_units_peak(&u), work = vm_page_units_work(&u, NULL);
+    struct vm_schedule_options opt = {.capacity_pages = peak / 2 > work + 64 ? peak / 2 : work + 64};
+    status = vm_schedule_build(&u, m, &opt, &s, why);
+    vm_schedule_fini(&s);
+    vm_page_units_fini(&u);
+    return status;
+}
+
+static int run_scale(const char *kind, size_t n)
+{
+    struct vm_iteration it;
+    struct vm_machine m = {.page_bytes = (uint64_t)2 << 20, .out_bps = 12.8e9, .in_bps = 12.8e9,
+                           .out_duplex_bps = 11e9, .in_duplex_bps = 11e9};
+    struct vm_error why = {{0}};
+    if (make_scale_iteration(kind, n, &it))
+        return 1;
+    double q = measure_q();
+    size_t nitems = 0;
+    struct vm_pack_item *items = items_of(&it, &nitems);
+    struct vm_pack_problem p = {.items = items, .nitems = nitems};
+    uint64_t *offsets = calloc(it.nblocks + 1, sizeof *offsets), live = 0, bytes = 0, paged = 0;
+    long before = peak_kib();
+    double start = now();
+    int status = vm_place(&it, &m, 0, offsets, &paged, &why);
+    double placed = now();
+    long after_place = peak_kib();
+    if (status == VM_OK)
+        status = plan_schedule(&it, &m, offsets, &why);
+    double scheduled = now();
+    long after = peak_kib();
+    if (status == VM_OK && (status = vm_verify_packing(&p, offsets, 0, NULL, &why)) == VM_OK)
+        status = vm_place_contiguous(&it, 0, 0, offsets, &bytes, &why);
+    double contiguous = now() - scheduled;
+    if (status == VM_OK && (status = vm_verify_packing(&p, offsets, 0, NULL, &why)) == VM_OK)
+        status = vm_pack_max_live(&p, &live, &why);
+    if (status) {
+        fprintf(stderr, "pack_bench: %s of %zu: %s\n", kind, n, why.text);
+        return 1;
+    }
+    printf("{\"items\": %zu, \"ops\": %zu, \"place_seconds\": %.6f, \"schedule_seconds\": %.6f, "
+           "\"contiguous_seconds\": %.6f, \"paged_bytes\": %" PRIu64 ", \"bytes\": %" PRIu64
+           ", \"max_live\": %" PRIu64 ", \"q\": %.6f, \"place_bytes_per_block\": %.1f, "
+           "\"bytes_per_block\": %.1f}\n",
+           it.nblocks, it.nops, placed - start, scheduled - placed, contiguous, paged, bytes, live, q,
+           (double)(after_place - before) * 1024 / (double)it.nblocks,
+           (double)(after - before) * 1024 / (double)it.nblocks);
+    free(items);
+    free(offsets);
+    vm_iteration_fini(&it);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    if (strcmp(what, "search") == 0 && argc == 5)
+        return run_csv(argv[2], WAY_SEARCH, strtoull(argv[3], NULL, 10), atof(argv[4]));
+    if (strcmp(what, "best") == 0 && argc == 4)
+        return run_csv(argv[2], WAY_BEST, 0, atof(argv[3]));
+    if (strcmp(what, "fast") == 0 && argc == 3)
+        return run_csv(argv[2], WAY_FAST, 0, 0);
+    if (strcmp(what, "oplog") == 0 && argc == 4)
+        return run_oplog(argv[2], atof(argv[3]));
+    if (strcmp(what, "scale") == 0 && argc == 4)
+        return run_scale(argv[2], strtoull(argv[3], NULL, 10));
+    fprintf(stderr, "usage: pack_bench search FILE CAPACITY SECONDS | best FILE SECONDS | fast FILE | "
+                    "oplog FILE SECONDS | scale KIND N\n");
+    return 2;
+}
