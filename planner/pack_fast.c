@@ -86,10 +86,11 @@ static int run_passes(const struct vm_pass *ps, struct best *b)
     }
     if (b->height <= b->enough)
         return VM_OK;
-    double work = vm_pass_ordered_work(ps), spent = 0;
+    double spent = 0;
     for (size_t k = 0; k < sizeof orders / sizeof *orders && b->height > b->enough; k++) {
+        double work = vm_pass_ordered_work(ps, orders[k]);
         if (spent + work > ORDERED_WORK)
-            break;
+            continue;
         spent += work;
         int status = vm_pass_ordered(ps, orders[k], b->trial);
         if (status)

@@ -26,6 +26,7 @@ struct shelf {
     struct list all;
     struct list *bucket;
     uint32_t nbuckets, width; /* sections a bucket */
+    int first_fit;
 };
 
 static struct vm_section_range hull(const struct vm_sections *s, size_t i)
@@ -45,8 +46,10 @@ static uint32_t bucket_width(const struct vm_pass *ps)
     return width < ps->s->nsections ? (uint32_t)width : ps->s->nsections + 1;
 }
 
-double vm_pass_ordered_work(const struct vm_pass *ps)
+double vm_pass_ordered_work(const struct vm_pass *ps, enum vm_pass_order order)
 {
+    if (order == VM_ORDER_SIZE)
+        return (double)ps->p->nitems * (double)ps->p->nitems / 2;
     uint32_t width = bucket_width(ps), nbuckets = ps->s->nsections / width + 1;
     uint32_t *all = calloc((size_t)nbuckets + 1, sizeof *all);
     uint32_t *small = calloc((size_t)nbuckets + 1, sizeof *small);
@@ -113,6 +116,7 @@ struct scan {
     uint64_t size, align;
     uint64_t cursor; /* everything live with x seen so far ends at or below it */
     uint64_t best, best_waste;
+    int first_fit; /* any gap will do */
 };
 
 static void scan_one(struct scan *sc, const struct placed *r)
@@ -126,7 +130,7 @@ static void scan_one(struct scan *sc, const struct placed *r)
         uint64_t waste = r->start - sc->cursor - sc->size;
         if (at <= r->start - sc->size && waste < sc->best_waste) {
             sc->best = at;
-            sc->best_waste = waste;
+            sc->best_waste = sc->first_fit ? 0 : waste;
         }
     }
     if (r->end > sc->cursor)
@@ -158,7 +162,7 @@ static void choose(const struct shelf *sh, struct placed *x, const struct list *
 {
     const struct vm_pack_item *it = &sh->ps->p->items[x->item];
     struct scan sc = {.s = sh->ps->s, .x = x, .size = it->size, .align = it->align,
-                      .best = VM_UNPLACED, .best_waste = UINT64_MAX};
+                      .best = VM_UNPLACED, .best_waste = UINT64_MAX, .first_fit = sh->first_fit};
     scan_lists(&sc, a, b);
     x->start = sc.best != VM_UNPLACED ? sc.best : vm_align_up(sc.cursor, it->align);
     x->end = x->start + it->size;
@@ -230,9 +234,12 @@ static int sort_items(const struct vm_pass *ps, enum vm_pass_order order, uint32
         uint32_t length = h.hi - h.lo;
         uint64_t class = near && near[h.hi] > near[h.lo] ? 0 : length > width ? 1 : 2;
         first += class < 2;
-        pairs[k].key = order == VM_ORDER_SIZE ? class : class << 32 | (uint32_t)~length;
+        pairs[k].key = class << 32 | (uint32_t)~length;
     }
-    vm_sort_pairs(pairs, pairs + n, n);
+    if (order == VM_ORDER_SIZE)
+        first = n;
+    else
+        vm_sort_pairs(pairs, pairs + n, n);
     free(near);
     *nall = n;
     *nfirst = first;
@@ -264,7 +271,7 @@ static int place_all(struct shelf *sh, enum vm_pass_order order, struct vm_sort_
 
 int vm_pass_ordered(const struct vm_pass *ps, enum vm_pass_order order, uint64_t *offsets)
 {
-    struct shelf sh = {.ps = ps, .width = bucket_width(ps)};
+    struct shelf sh = {.ps = ps, .width = bucket_width(ps), .first_fit = order == VM_ORDER_SIZE};
     sh.nbuckets = ps->s->nsections / sh.width + 1;
     struct vm_sort_pair *pairs = malloc((2 * ps->p->nitems + 1) * sizeof *pairs);
     int status = pairs ? place_all(&sh, order, pairs, offsets) : VM_ENOMEM;

@@ -19,13 +19,13 @@ int vm_pass_online(const struct vm_pass *ps, int reverse, uint64_t *offsets);
 enum vm_pass_order {
     VM_ORDER_LIFETIME,      /* longest first                                                    */
     VM_ORDER_PEAK_LIFETIME, /* those live where the load is within 1 % of its maximum first ... */
-    VM_ORDER_SIZE,          /* largest first                                                    */
+    VM_ORDER_SIZE,          /* largest first; first fit instead of best                         */
 };
 
 /* Gap-filling best fit in a given order, exact about gaps and fixed items. Looks at every placed
  * item that is live in the same stretch of time. */
 int vm_pass_ordered(const struct vm_pass *ps, enum vm_pass_order order, uint64_t *offsets);
 /* About how many placed items vm_pass_ordered would look at in all. */
-double vm_pass_ordered_work(const struct vm_pass *ps);
+double vm_pass_ordered_work(const struct vm_pass *ps, enum vm_pass_order order);
 
 #endif

@@ -197,15 +197,37 @@ static double section_slack(const struct vm_search *s, uint32_t t)
     return (slack + s->slack_bias) / s->weight[t];
 }
 
+/* The least slack over sections [lo, hi), from the table made for this node. */
+static double least_slack(const struct vm_search *s, uint32_t lo, uint32_t hi)
+{
+    unsigned level = 31u - (unsigned)__builtin_clz(hi - lo);
+    const double *row = s->slack + (size_t)level * s->nsections;
+    double a = row[lo], b = row[hi - (1u << level)];
+    return a < b ? a : b;
+}
+
 static double item_slack(const struct vm_search *s, uint32_t j)
 {
     double least = HUGE_VAL;
-    for (uint32_t r = s->rng_first[j]; r < s->rng_first[j + 1]; r++)
-        for (uint32_t t = s->rng[r].lo; t < s->rng[r].hi; t++) {
-            double slack = section_slack(s, t);
-            least = slack < least ? slack : least;
-        }
+    for (uint32_t r = s->rng_first[j]; r < s->rng_first[j + 1]; r++) {
+        double slack = least_slack(s, s->rng[r].lo, s->rng[r].hi);
+        least = slack < least ? slack : least;
+    }
     return least;
+}
+
+/* Range minima of the sections' slack: row k has the least of 2^k neighbours. */
+static void table_slack(const struct vm_search *s, const struct part *part)
+{
+    double *row = s->slack;
+    for (uint32_t t = part->lo; t < part->hi; t++)
+        row[t] = s->arg[t] == NONE ? HUGE_VAL : section_slack(s, t);
+    for (uint32_t width = 1; 2 * width <= part->hi - part->lo; width *= 2) {
+        double *next = row + s->nsections;
+        for (uint32_t t = part->lo; t + 2 * width <= part->hi; t++)
+            next[t] = row[t] < row[t + width] ? row[t] : row[t + width];
+        row = next;
+    }
 }
 
 /* The lowest; among equals the first in number or, if `tightest`, the one in the tightest section. */
@@ -213,15 +235,17 @@ static uint32_t lowest_item(const struct vm_search *s, const struct part *part, 
 {
     uint32_t best = NONE;
     double best_slack = 0;
+    if (tightest)
+        table_slack(s, part);
     for (uint32_t k = 0; k < part->n; k++) {
         uint32_t j = part->items[k];
         if (!open_item(s, part, j) || (best != NONE && s->support[j] > s->support[best]))
             continue;
         int level = best != NONE && s->support[j] == s->support[best];
-        if ((level && !tightest) || !ripe(s, j))
+        if (level && !tightest)
             continue;
         double slack = tightest ? item_slack(s, j) : 0;
-        if (level && slack >= best_slack)
+        if ((level && slack >= best_slack) || !ripe(s, j))
             continue;
         best = j;
         best_slack = slack;
@@ -279,7 +303,8 @@ static int out_of_budget(struct vm_search *s)
         return VM_ENOMEM;
     if (s->nodes >= s->node_limit)
         return VM_TIMEOUT;
-    if (s->expired && (s->nodes & 1023) == 1 && s->expired(s->expired_arg)) {
+    if (s->expired && s->nodes % s->expired_every == 1 % s->expired_every &&
+        s->expired(s->expired_arg)) {
         s->stop = 1;
         return VM_TIMEOUT;
     }

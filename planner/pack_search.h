@@ -36,6 +36,7 @@ struct vm_search {
     uint64_t *remaining; /* for each section: bytes of its items not yet placed             */
     uint64_t *floor, *arg; /* ... the least `least` among them, and whose it is             */
     double *weight;        /* ... 1 + the times it has failed; outlives a try               */
+    double *slack;         /* a node's range minima of slack over weight                    */
     double slack_bias;     /* added to the slack before it is divided by the weight         */
     uint64_t *crossing;  /* items not yet placed that cross from section t to t + 1         */
     struct vm_search_undo *trail;
@@ -43,6 +44,7 @@ struct vm_search {
     uint32_t *arena;
     size_t arena_used;
     uint64_t nodes, node_limit;
+    uint64_t expired_every; /* nodes between two questions */
     int (*expired)(void *arg);
     void *expired_arg;
     int no_memory, stop;

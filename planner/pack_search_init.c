@@ -224,6 +224,10 @@ static int allocate(struct vm_search *s, size_t n, size_t nranges, uint32_t nsec
     s->floor = array(nsections, sizeof *s->floor, &failed);
     s->arg = array(nsections, sizeof *s->arg, &failed);
     s->weight = array(nsections, sizeof *s->weight, &failed);
+    unsigned levels = 1;
+    while (nsections >> levels)
+        levels++;
+    s->slack = array((size_t)levels * nsections, sizeof *s->slack, &failed);
     s->crossing = array(nsections, sizeof *s->crossing, &failed);
     return failed ? VM_ENOMEM : VM_OK;
 }
@@ -248,6 +252,7 @@ int vm_search_init(struct vm_search *s, const struct vm_pack_problem *p, const s
         for (uint32_t t = 0; t < s->nsections; t++)
             s->weight[t] = 1;
         s->slack_bias = (double)capacity / 10;
+        s->expired_every = 200000 / (s->n + 1) + 1;
         s->arena = malloc((2 * (size_t)s->n + 1) * sizeof *s->arena);
         status = s->arena ? VM_OK : VM_ENOMEM;
     }
@@ -264,7 +269,7 @@ void vm_search_fini(struct vm_search *s)
     void *all[] = {s->original, s->size,   s->align,     s->fixed,    s->twin,   s->hull_lo,
                    s->hull_hi,  s->rng_first, s->rng,    s->adj_first, s->adj,   s->sec_first,
                    s->sec_item, s->sec_born, s->placed, s->offset,    s->support,  s->least,  s->remaining,
-                   s->floor,    s->arg,    s->weight,    s->crossing, s->trail,  s->arena};
+                   s->floor,    s->arg,    s->weight,    s->slack,    s->crossing, s->trail,  s->arena};
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         free(all[k]);
     *s = (struct vm_search){0};
