@@ -1,0 +1,201 @@
+"""vDNN's table (Rhu et al., MICRO 2016): its ten networks on the simulated 12 GiB Titan X.
+
+For each network and policy: most and time-averaged device bytes of feature and gradient maps, bytes
+moved and time relative to the oracle (a card of the same speed with memory enough), beside what the
+layers' shapes say. Time, peak and moved bytes are measured on the simulated card; the average is that
+of the plan that was followed, over the recorded op times. Writes build/bench/vdnn.json."""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import benchlib
+import trainerlib
+
+NETWORKS = [  # name, description, arguments
+    ("AlexNet(128)", "alexnet", ["--batch", 128]),
+    ("OverFeat(128)", "overfeat", ["--batch", 128]),
+    ("GoogLeNet(128)", "googlenet", ["--batch", 128]),
+    ("VGG-16(64)", "vgg", ["--batch", 64]),
+    ("VGG-16(128)", "vgg", ["--batch", 128]),
+    ("VGG-16(256)", "vgg", ["--batch", 256]),
+    ("VGG-116(32)", "vgg", ["--set", "depth=116", "--batch", 32]),
+    ("VGG-216(32)", "vgg", ["--set", "depth=216", "--batch", 32]),
+    ("VGG-316(32)", "vgg", ["--set", "depth=316", "--batch", 32]),
+    ("VGG-416(32)", "vgg", ["--set", "depth=416", "--batch", 32]),
+]
+POLICIES = ["vdnn-all", "vdnn-conv", "vdnn-dyn", "auto"]
+CARD, ORACLE, HOST = "titanx-12g", {"preset": "titanx-64g", "SIMGPU_MEMORY": "192GiB"}, "192GiB"
+COLUMNS = [("network", "network", ""), ("policy", "policy", ""), ("bare", "bare", ""),
+           ("maps_bytes", "all maps B", ","), ("max_bytes", "most B", ","),
+           ("avg_bytes", "average B", ","), ("cut", "cut %", ".1f"),
+           ("out_bytes", "out B/iter", ","), ("in_bytes", "in B/iter", ","),
+           ("oracle_ms", "oracle ms", ".1f"), ("vmem_ms", "ms", ".1f"),
+           ("slowdown", "slowdown", ".4f")]
+MAP_ROLES = {"x", "y", "dx", "dy"}
+
+
+# ---- the average, from a trace and the plan that was made of it ----------------------------------
+
+def read_trace(path):
+    """Ops in program order, and the id of each block in order of appearance."""
+    ops, ids = [], []
+    with open(path, encoding="utf-8") as f:
+        for line in f:
+            e = json.loads(line)
+            if e.get("ev") == "op":
+                ops.append(e)
+            elif e.get("ev") in ("alloc", "block"):
+                ids.append(e["id"])
+    return ops, ids
+
+
+def iteration_of(ops, sigs):
+    """The last run of ops that has the plan's signatures."""
+    have = [o["sig"] for o in ops]
+    for at in range(len(have) - len(sigs), -1, -1):
+        if have[at] == sigs[0] and have[at:at + len(sigs)] == sigs:
+            return ops[at:at + len(sigs)]
+    raise RuntimeError("the trace holds no iteration of the plan")
+
+
+def absences(plan, starts, ends, link):
+    """page -> [(from, to)): times at which the plan has it away; copies out wait for one another."""
+    away, gone, free_at = {}, {}, 0.0
+    page_ns = plan["page_bytes"] / link * 1e9
+    for a in plan["actions"]:
+        for page in range(a["page"], a["page"] + a["pages"]):
+            if a["do"] == "in":
+                if page in gone:
+                    away.setdefault(page, []).append((gone.pop(page), starts[a["op"]]))
+                continue
+            if a["do"] == "out":
+                free_at = max(free_at, ends[a["op"]]) + page_ns
+            gone[page] = free_at if a["do"] == "out" else ends[a["op"]]
+    for page, since in gone.items():
+        away.setdefault(page, []).append((since, ends[-1]))
+    return away
+
+
+def average_maps(trace, plan, link=12.8e9):
+    """Time-averaged device bytes of feature and gradient maps over one planned iteration."""
+    ops, ids = read_trace(trace)
+    once = iteration_of(ops, plan["sigs"])
+    roles = {}
+    for o in ops:
+        for acc in o.get("acc", []):
+            if len(acc) > 2:
+                roles.setdefault(acc[0], set()).add(acc[2])
+    starts, ends, t = [], [], 0.0
+    for o in once:
+        starts.append(t)
+        t += o.get("dur", 0)
+        ends.append(t)
+    starts.append(t)
+    away, size, total = absences(plan, starts, ends, link), plan["page_bytes"], 0.0
+    for b in plan["blocks"]:
+        if not roles.get(ids[b["trace_block"]], set()) & MAP_ROLES:
+            continue
+        if "weight" in roles[ids[b["trace_block"]]] or "wraps" in b.get("flags", []):
+            continue
+        born, dies = starts[b["alloc"]], starts[min(b["free"], len(once))]
+        total += b["size"] * (dies - born)
+        first, last = b["offset"] // size, (b["offset"] + b["size"] - 1) // size
+        for page in range(first, last + 1):
+            overlap = min(b["offset"] + b["size"], (page + 1) * size) - max(b["offset"], page * size)
+            for since, until in away.get(page, []):
+                total -= overlap * max(0.0, min(dies, until) - max(born, since))
+    return total / t
+
+
+# ---- runs ----------------------------------------------------------------------------------------
+
+def planned_ms(run):
+    n = min(int(run.stats.get("planned_iterations", 0)), len(run.ms) - 1)
+    return benchlib.median(run.ms[-n:]) if n > 0 else float("nan")
+
+
+def policy_row(name, net, args, policy, base, tmp):
+    trace, plan = pathlib.Path(tmp, "trace"), pathlib.Path(tmp, "plan.json")
+    trace.unlink(missing_ok=True)
+    runs = [trainerlib.train(net, *args, "--iters", n, preset=CARD, preload=True,
+                             VMEM_POLICY=policy, VMEM_HOST_BUDGET=HOST,
+                             VMEM_TRACE=trace if n == ITERS else None)
+            for n in (ITERS - 2, ITERS)]
+    row = {"network": name, "policy": policy, **base}
+    if any(r.rc != 0 for r in runs):
+        row["error"] = runs[1].why() or runs[0].why()
+        return row
+    long, short = runs[1], runs[0]
+    moved = [(long.report[k] - short.report[k]) / 2 for k in ("out_bytes", "in_bytes")]
+    r = subprocess.run([benchlib.BUILD / "tools" / "vmem", "plan", trace, "--policy", policy,
+                        "--budget", str(long.stats["budget_bytes"]), "-o", plan],
+                       capture_output=True, text=True)
+    if r.returncode == 0:
+        row["avg_bytes"] = int(average_maps(trace, json.loads(plan.read_text())))
+        row["cut"] = 100 * (1 - row["avg_bytes"] / base["maps_bytes"])
+    else:
+        row["error"] = r.stderr.strip()[-200:]
+    row["max_bytes"] = int(long.stats["peak_device_bytes"])
+    row["out_bytes"], row["in_bytes"] = (int(m - b) for m, b in zip(moved, base["oracle_moved"]))
+    row["vmem_ms"] = planned_ms(long)
+    row["slowdown"] = row["vmem_ms"] / base["oracle_ms"]
+    return row
+
+
+def base_of(name, net, args):
+    need = trainerlib.sizes(net, *args)
+    bare = trainerlib.train(net, *args, "--iters", 1, preset=CARD)
+    runs = [trainerlib.train(net, *args, "--iters", n, **ORACLE) for n in (2, 4)]
+    if any(r.rc != 0 for r in runs):
+        print(f"vdnn: {name}: oracle: {runs[1].why()}", file=sys.stderr)
+        sys.exit(1)
+    return {"bare": "trains" if bare.rc == 0 else "out of memory",
+            "maps_bytes": need["map_bytes"] + need["gradient_map_bytes"],
+            "weights_bytes": need["weight_bytes"], "largest_op_bytes": need["largest_op_bytes"],
+            "oracle_ms": benchlib.median(runs[1].ms[1:]),
+            "oracle_moved": [(runs[1].report[k] - runs[0].report[k]) / 2
+                             for k in ("out_bytes", "in_bytes")]}
+
+
+def figures(rows):
+    by = {(r["network"], r["policy"]): r for r in rows}
+    out = {"networks_trained": sum(1 for n, _, _ in NETWORKS
+                                   if by.get((n, "auto"), {}).get("slowdown", 0) > 0)}
+    losses = {n: by[n, "auto"]["slowdown"] - 1 for n, _, _ in NETWORKS
+              if by.get((n, "auto"), {}).get("slowdown")}
+    if "VGG-16(256)" in losses:
+        out["vgg16_256_auto_loss"] = losses["VGG-16(256)"]
+    if losses:
+        out["worst_auto_loss"] = max(losses.values())
+    for n in ("AlexNet", "OverFeat", "GoogLeNet"):
+        row = by.get((n + "(128)", "vdnn-all"), {})
+        if "cut" in row:
+            out["avg_cut_" + n.lower()] = row["cut"]
+    slower = [n for n in losses if by.get((n, "vdnn-dyn"), {}).get("slowdown")
+              and by[n, "auto"]["slowdown"] > by[n, "vdnn-dyn"]["slowdown"] * 1.0005]
+    out["auto_slower_rows"] = len(slower)
+    return out
+
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--network", help="one network only, e.g. 'VGG-16(256)'")
+parser.add_argument("--policy", help="one policy only")
+parser.add_argument("--iters", type=int, default=8)
+opt = parser.parse_args()
+ITERS = opt.iters
+ROWS = []
+with tempfile.TemporaryDirectory(prefix="vmem-bench-") as TMP:
+    for NAME, NET, ARGS in NETWORKS:
+        if opt.network in (None, NAME):
+            BASE = base_of(NAME, NET, ARGS)
+            ROWS += [policy_row(NAME, NET, ARGS, p, BASE, TMP)
+                     for p in POLICIES if opt.policy in (None, p)]
+print("simulated; the average is of the plan")
+benchlib.table(ROWS, COLUMNS)
+for R in ROWS:
+    if "error" in R:
+        print(f"{R['network']} {R['policy']}: {R['error']}")
+benchlib.write("vdnn", ROWS, figures(ROWS))
