@@ -49,7 +49,8 @@ def bare_peak(bare):
 
 def cell(name, net, args, alloc, policy, share, bare, need):
     budget = bare_peak(bare) * share // 100 // GRANULARITY * GRANULARITY
-    r = trainerlib.train(net, *args, preset="h200-141g", mode="functional", preload=True,
+    other = ["--seed", 2] if opt.plant else []
+    r = trainerlib.train(net, *args, *other, preset="h200-141g", mode="functional", preload=True,
                          SIMGPU_GRANULARITY=GRANULARITY, SIMGPU_RACECHECK=1, SIMGPU_SEED=SEED,
                          VMEM_POLICY=policy, VMEM_BUDGET=budget)
     stats = r.stats
@@ -76,6 +77,8 @@ parser.add_argument("--net", help="one network only")
 parser.add_argument("--alloc", choices=["eager", "upfront"])
 parser.add_argument("--policy")
 parser.add_argument("--seed", type=int, default=1, help="order in which the simulated GPU works")
+parser.add_argument("--plant", action="store_true",
+                    help="compare runs of different initial weights: every cell must differ")
 opt = parser.parse_args()
 SEED = opt.seed
 ROWS = []

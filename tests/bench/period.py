@@ -64,7 +64,8 @@ def cell(name, net, args, variant, alloc, flags):
     """Four iterations: the first operation of the fourth is the latest that may reveal the third."""
     want, before = expected(net, [*args, *flags])
     r = trainerlib.train(net, *args, *flags, "--iters", 4, preset="h200-141g", preload=True,
-                         VMEM_POLICY=opt.policy, VMEM_LOG="info")
+                         VMEM_POLICY=opt.policy, VMEM_LOG="info",
+                         VMEM_OFF=1 if opt.plant else None)
     got = int(r.stats.get("period_ops", 0))
     line = re.search(r"iteration found: (\d+) operations, after (\d+) operations", r.stderr)
     row = {"trainer": name, "alloc": alloc, "variant": variant, "expected_ops": want,
@@ -86,6 +87,8 @@ parser.add_argument("--trainer", help="one trainer only")
 parser.add_argument("--variant", help="one variant only")
 parser.add_argument("--alloc", choices=["eager", "upfront"], help="one habit only")
 parser.add_argument("--policy", default="auto")
+parser.add_argument("--plant", action="store_true",
+                    help="with libvmem switched off: nothing may be found")
 opt = parser.parse_args()
 ROWS = [cell(name, net, args, variant, alloc, flags)
         for name, net, args, variant in cells() for alloc, flags in HABITS
