@@ -90,11 +90,15 @@ parser.add_argument("--policy", default="auto")
 parser.add_argument("--plant", action="store_true",
                     help="with libvmem switched off: nothing may be found")
 opt = parser.parse_args()
-ROWS = [cell(name, net, args, variant, alloc, flags)
-        for name, net, args, variant in cells() for alloc, flags in HABITS
-        if opt.trainer in (None, name) and opt.variant in (None, variant)
-        and opt.alloc in (None, alloc)]
+ROWS = []
 print("simulated")
+for NAME, NET, ARGS, VARIANT in cells():
+    for ALLOC, FLAGS in HABITS:
+        if opt.trainer in (None, NAME) and opt.variant in (None, VARIANT) \
+                and opt.alloc in (None, ALLOC):
+            ROWS.append(cell(NAME, NET, ARGS, VARIANT, ALLOC, FLAGS))
+            if ROWS[-1]["result"] != "found":
+                print(f"{NAME} {ALLOC} {VARIANT}: {ROWS[-1]['result']}", flush=True)
 benchlib.table(ROWS, COLUMNS)
 FOUND = sum(r["result"] == "found" for r in ROWS)
 benchlib.write("period", ROWS, {"cells": len(ROWS), "found": FOUND})
