@@ -6,6 +6,7 @@
 
 #include "cmd.h"
 #include "complain.h"
+#include "explain.h"
 #include "loaded.h"
 #include "plan_file.h"
 #include "policy.h"
@@ -17,6 +18,7 @@ static const char usage[] =
     "Plans one iteration of a trace under a budget, and says what it would cost.\n\n"
     "  --budget SIZE       device memory (12GiB, or 60% of the peak; default: the trace's device)\n"
     "  --policy NAME       one of the policies below (default auto)\n"
+    "  --explain           for every block why it stays, moves or goes, and what that costs\n"
     "  --sweep             predicted slowdown of every policy over budgets from 100 % to 20 % of the peak\n"
     "  --host-budget SIZE  pinned host memory (default: the trace's, else no limit)\n"
     "  --page SIZE         unit of mapping and moving (default: the trace's, else 2MiB)\n"
@@ -26,7 +28,7 @@ static const char usage[] =
 
 struct options {
     const char *path, *out, *budget, *host, *page, *link, *policy;
-    bool sweep;
+    bool explain, sweep;
 };
 
 static void help(void)
@@ -45,6 +47,10 @@ static int take_options(int argc, char **argv, struct options *o)
                   {"--page", &o->page},     {"--link", &o->link},     {"-o", &o->out}};
     for (int i = 1; i < argc; i++) {
         const char **to = NULL;
+        if (strcmp(argv[i], "--explain") == 0) {
+            o->explain = true;
+            continue;
+        }
         if (strcmp(argv[i], "--sweep") == 0) {
             o->sweep = true;
             continue;
@@ -173,7 +179,9 @@ static int make_plan(const struct options *o, const struct loaded *l, const stru
                         why.text[0] ? why.text : "out of memory");
     print_plan(l, m, &plan);
     rc = 0;
-    if (o->out)
+    if (o->explain && vm_plan_explain(&plan, &l->it, m, file_put, stdout) < 0)
+        rc = complain(1, "plan", "the explanation cannot be written");
+    if (rc == 0 && o->out)
         rc = write_plan(&plan, o->out);
     vm_plan_fini(&plan);
     return rc;

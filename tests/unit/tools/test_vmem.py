@@ -218,6 +218,17 @@ def test_plan_sweeps():
         expect(len({x["policy"] for x in rows}) >= 3, "policies are missing")
 
 
+def test_plan_explains_every_block():
+    with tempfile.TemporaryDirectory() as d:
+        out = pathlib.Path(d) / "p.json"
+        r = vmem("plan", TRACE, "--budget", "70%", "--page", "4KiB", "--explain", "-o", out)
+        expect(r.returncode == 0, r.stderr)
+        told = {int(x) for x in re.findall(r"^block (\d+), .*: ", r.stdout, re.M)}
+        blocks = json.loads(out.read_text())["blocks"]
+        expect(told == set(range(len(blocks))), f"not explained: {set(range(len(blocks))) - told}")
+        expect("goes after op" in r.stdout, "nothing goes at 70 %")
+
+
 def test_plan_refuses_with_one_line():
     expect_refused(vmem("plan", TRACE, "--budget", "1G", "--policy", "best"), 2, "no policy 'best'")
     expect_refused(vmem("plan", TRACE, "--budget", "0"), 2, "--budget cannot be '0'")
