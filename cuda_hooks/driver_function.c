@@ -1,5 +1,6 @@
 /* Kernels and their parameter layouts. */
 #include "function.h"
+#include "host.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -277,15 +278,19 @@ void vm_function_scan(struct vm_op *op, const struct vm_function *fn, void **par
         for (uint32_t i = 0; i < fn->nwords; i++) {
             const struct vm_param_words *w = &fn->words[i];
             const char *value = params[w->index];
-            if (value)
-                vm_op_scan(op, value + w->skip, w->bytes);
+            if (!value)
+                continue;
+            vm_op_scan(op, value + w->skip, w->bytes);
+            vm_host_words(value + w->skip, w->bytes);
         }
         return;
     }
     size_t bytes;
     const void *buffer = packed_buffer(extra, &bytes);
-    if (buffer)
-        vm_op_scan(op, buffer, bytes & ~(size_t)7);
+    if (!buffer)
+        return;
+    vm_op_scan(op, buffer, bytes & ~(size_t)7);
+    vm_host_words(buffer, bytes);
 }
 
 static void words_of(const void *from, size_t bytes, void (*each)(void *, CUdeviceptr), void *ctx)

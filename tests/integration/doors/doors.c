@@ -260,6 +260,31 @@ static void escapes(void)
     OK(cuMemcpyHtoD(big, large, sizeof large));
     EXPECT("htod - blocking b4:wt/0;after 0;"); /* 128 KiB: over VMEM_ESCAPE_SCAN */
     OK(cuMemFree(big));
+    look();
+    /* A table in host memory that a kernel is given the address of. */
+    CUdeviceptr *pinned, *registered = table, inside;
+    int number = 5;
+    struct tail tail = {1, b, {2, 3}};
+    OK(cuMemHostAlloc((void **)&pinned, 4096, 0));
+    memset(pinned, 0, 4096);
+    pinned[100] = c;
+    pinned[3] = a;
+    inside = (CUdeviceptr)&pinned[8];
+    void *params[] = {&inside, &number, &tail};
+    OK(cuLaunchKernel(mixed_fn, 2, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+    EXPECT("escape b2;launch mixed b1:u/0;after 0;");
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemHostRegister(table, sizeof table, 0));
+    look();
+    params[0] = &registered;
+    OK(cuLaunchKernel(mixed_fn, 2, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+    EXPECT("escape b0;escape b1;launch mixed b1:u/0;after 0;");
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemHostUnregister(table));
+    OK(cuMemFreeHost(pinned));
+    look();
+    OK(cuLaunchKernel(mixed_fn, 2, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+    EXPECT("launch mixed b1:u/0;after 0;");
     CUipcMemHandle ipc;
     cuIpcGetMemHandle(&ipc, a);
     look();
