@@ -15,8 +15,8 @@
 
 static const char usage[] =
     "usage: vmem trace [options] FILE\n\n"
-    "Summarises a trace that libvmem.so wrote (VMEM_TRACE=FILE): the iterations found, the peak, what is\n"
-    "live and cold over the iteration, the largest blocks.\n\n"
+    "Summarises a trace that libvmem.so wrote (VMEM_TRACE=FILE), or an operator log of the DTR simulator:\n"
+    "the iterations found, the peak, what is live and cold over the iteration, the largest blocks.\n\n"
     "  --budget SIZE   say what would have to move under this budget (12GiB, or 60% of the peak)\n"
     "  --largest N     number of blocks listed (default 12)\n"
     "  --buffers FILE  write the iteration's blocks as CSV: id,lower,upper,size\n";
@@ -58,7 +58,8 @@ static void print_head(const struct loaded *l)
         printf(" (%s times)", t->clock);
     printf("\n");
     if (!l->chosen) {
-        printf("iterations  none repeats; the whole trace is taken as one (%zu ops)\n", l->it.nops);
+        printf("iterations  %s is taken as one (%zu ops)\n",
+               l->imported ? "the operator log" : "none repeats; the whole trace", l->it.nops);
         return;
     }
     for (size_t i = 0; i < l->nruns; i++) {

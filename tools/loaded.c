@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "complain.h"
+#include "import_dtr.h"
 #include "trace_file.h"
 
 void loaded_free(struct loaded *l)
@@ -17,13 +18,25 @@ void loaded_free(struct loaded *l)
     vm_trace_fini(&l->trace);
 }
 
+/* The logs of the DTR simulator name an instruction in their first object. */
+static bool is_operator_log(FILE *f)
+{
+    char head[256];
+    size_t n = fread(head, 1, sizeof head - 1, f);
+    head[n] = 0;
+    rewind(f);
+    return strstr(head, "\"INSTRUCTION\"") != NULL;
+}
+
 static int read_file(struct loaded *l, const char *command)
 {
     struct vm_error why;
     FILE *f = fopen(l->path, "re");
     if (!f)
         return complain(1, command, "cannot open '%s': %s", l->path, strerror(errno));
-    int rc = vm_trace_read(f, l->path, &l->trace, &why);
+    l->imported = is_operator_log(f);
+    int rc = l->imported ? vm_import_dtr(f, l->path, &l->trace, &why)
+                         : vm_trace_read(f, l->path, &l->trace, &why);
     fclose(f);
     return rc < 0 ? complain(1, command, "%s", why.text) : 0;
 }
@@ -53,7 +66,8 @@ int loaded_read(struct loaded *l, const char *command, const char *path)
         l->nops += l->trace.events[i].kind == VM_EV_OP;
     if (l->nops == 0)
         return complain(1, command, "'%s' holds no operation", path);
-    rc = vm_period_runs(&l->trace, &l->runs, &l->nruns);
+    if (!l->imported)
+        rc = vm_period_runs(&l->trace, &l->runs, &l->nruns);
     for (size_t i = 0; rc == VM_OK && i < l->nruns; i++)
         if (!l->chosen ||
             l->runs[i].ops * l->runs[i].repeats > l->chosen->ops * l->chosen->repeats)

@@ -1,4 +1,4 @@
-/* A trace file, read and looked through: what `vmem trace` and `vmem plan` start from. */
+/* A trace file (or an operator log of the DTR simulator), read and looked through: what `vmem trace` and `vmem plan` start from. */
 #ifndef VM_TOOLS_LOADED_H
 #define VM_TOOLS_LOADED_H
 
@@ -17,6 +17,7 @@ struct loaded {
     uint64_t *start_ns; /* nops + 1: when each op of the iteration starts, by the sum of op times before it;
                            op numbers where no times were recorded */
     bool timed;
+    bool imported; /* an operator log: one iteration by nature */
 };
 
 /* 0, or the exit status after one line on stderr. *l is the caller's (loaded_free), also on failure. */
