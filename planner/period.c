@@ -181,19 +181,23 @@ static void look_at_due(struct vm_period_finder *f, const struct vm_trace *t)
     schedule(f);
 }
 
+void vm_period_distrust(struct vm_period_finder *f, size_t ops, size_t repeats)
+{
+    size_t slot = 0;
+    while (slot < f->nbroken && f->broken[slot].p != ops)
+        slot++;
+    if (slot == MAX_BROKEN)
+        slot = ops % MAX_BROKEN;
+    else if (slot == f->nbroken)
+        f->nbroken++;
+    f->broken[slot].p = ops;
+    f->broken[slot].repeats = repeats;
+}
+
 /* The sequence left the period. */
 static int end_run(struct vm_period_finder *f)
 {
-    size_t slot = f->nbroken;
-    for (size_t i = 0; i < f->nbroken; i++)
-        if (f->broken[i].p == f->now.ops)
-            slot = i;
-    if (slot == f->nbroken && f->nbroken < MAX_BROKEN)
-        f->nbroken++;
-    if (slot == MAX_BROKEN)
-        slot = f->now.found % MAX_BROKEN;
-    f->broken[slot].p = f->now.ops;
-    f->broken[slot].repeats = f->now.repeats;
+    vm_period_distrust(f, f->now.ops, f->now.repeats);
     if (f->keep_runs) {
         if (VM_GROW(f->runs, f->cap_runs, f->nruns + 1) < 0)
             return VM_ENOMEM;

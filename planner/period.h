@@ -35,6 +35,10 @@ void vm_period_finder_free(struct vm_period_finder *f);
  * A period once found stays, with `repeats` and `end` moving on, until the sequence leaves it. */
 int vm_period_feed(struct vm_period_finder *f, const struct vm_trace *t, struct vm_period *found);
 
+/* A period that was believed and then left after so many repeats, in an earlier recording: where modes
+ * are unknown it is now believed only after more. A micro-batch is not taken for the iteration twice. */
+void vm_period_distrust(struct vm_period_finder *f, size_t ops, size_t repeats);
+
 /* The event index of an op position < the number of ops fed. */
 uint32_t vm_period_event(const struct vm_period_finder *f, size_t position);
 

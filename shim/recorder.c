@@ -34,6 +34,7 @@ struct vm_recorder {
     uint64_t began_ns;
     uint64_t iterations; /* of earlier recordings */
     uint64_t period_ops; /* of the last one */
+    uint64_t period_repeats;
     struct vm_trace_out *out; /* NULL: no trace file wanted, or it is written */
 };
 
@@ -191,9 +192,11 @@ void vm_recorder_stop(struct vm_device *d)
         return;
     r->on = false;
     write_out(r);
-    uint64_t period = r->has_period ? r->found.ops : r->period_ops;
+    if (r->has_period) {
+        r->period_ops = r->found.ops;
+        r->period_repeats = r->found.repeats;
+    }
     empty(r);
-    r->period_ops = period;
 }
 
 void vm_recorder_restart(struct vm_device *d)
@@ -205,6 +208,8 @@ void vm_recorder_restart(struct vm_device *d)
         r->on = false;
         return;
     }
+    if (r->period_ops) /* the program left it */
+        vm_period_distrust(r->finder, r->period_ops, r->period_repeats);
     r->on = true;
     for (uint32_t i = 0; i < d->nblocks; i++) {
         struct vm_block *b = &d->blocks[i];

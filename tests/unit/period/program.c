@@ -273,6 +273,7 @@ void program_draw(struct program *p, unsigned seed)
     p->slices = p->steps > 1 && program_random(&r, 2);
     p->quiet = program_random(&r, 2);
     p->unknown_update = program_random(&r, 2);
+    p->unknown_maps = program_random(&r, 3) == 0;
     p->constants = program_random(&r, 2);
 }
 

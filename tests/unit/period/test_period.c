@@ -117,6 +117,30 @@ Test(period, false_start_is_left_behind)
     }
 }
 
+/* The recorder begins anew when the program leaves a plan; what it knows goes with it. */
+Test(period, distrust_outlives_the_finder)
+{
+    struct program p = {.layers = 3, .steps = 1, .accumulate = 4, .iterations = 4, .upfront = true,
+                        .unknown_all = true};
+    struct vm_trace t = {0};
+    program_trace(&p, &t);
+    for (int distrust = 0; distrust < 2; distrust++) {
+        struct vm_period_finder *f;
+        struct vm_period now;
+        size_t first = 0;
+        cr_assert_eq(vm_period_finder_new(&f), VM_OK);
+        if (distrust)
+            vm_period_distrust(f, p.micro_batch, 4);
+        struct vm_trace view = t;
+        for (view.nevents = 1; view.nevents <= t.nevents && !first; view.nevents++)
+            if (vm_period_feed(f, &view, &now) == VM_OK)
+                first = now.ops;
+        cr_assert_eq(first, distrust ? p.period : p.micro_batch);
+        vm_period_finder_free(f);
+    }
+    vm_trace_fini(&t);
+}
+
 Test(period, marks_win)
 {
     /* marks around micro-batches: what the program says counts */
