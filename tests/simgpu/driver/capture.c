@@ -123,14 +123,15 @@ bool sg_capture_blocks(struct sg_ctx *c)
     return blocked;
 }
 
-/* A capturing stream can be neither waited for nor asked. */
+/* A capturing stream can be neither waited for nor asked; asking another one is an unsafe call. */
 CUresult sg_capture_check_sync(struct sg_stream *s)
 {
     if (s->capture) {
         s->capture->invalid = true;
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    return sg_capture_check_legacy(s);
+    SG_TRY(sg_capture_check_legacy(s));
+    return sg_capture_blocks(s->ctx) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
 /* The legacy stream would order itself with a capturing blocking stream: not allowed. */

@@ -249,6 +249,7 @@ SG_CALL(cuEventQuery, (CUevent he), (he))
     struct sg_event *e = event_of(he);
     SG_CHECK(e, CUDA_ERROR_INVALID_HANDLE);
     SG_CHECK(!e->captured, CUDA_ERROR_CAPTURED_EVENT);
+    SG_CHECK(!sg_capture_blocks(e->ctx), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     bool done = sg_poll(e->op);
     SG_CHECK(e->ctx->sticky == CUDA_SUCCESS, e->ctx->sticky);
     return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -259,6 +260,7 @@ SG_CALL(cuEventSynchronize, (CUevent he), (he))
     struct sg_event *e = event_of(he);
     SG_CHECK(e, CUDA_ERROR_INVALID_HANDLE);
     SG_CHECK(!e->captured, CUDA_ERROR_CAPTURED_EVENT);
+    SG_CHECK(!sg_capture_blocks(e->ctx), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     struct sg_ctx *c = e->ctx;
     SG_TRY(sg_wait(e->op));
     sg_pool_idle();
