@@ -237,9 +237,10 @@ static int table_targets(struct world *w, struct table *t, const struct intent *
 {
     int n = 0;
     for (int k = 0; k < i->nslots && n < ENTRIES; k++) {
-        const struct slot *b = &w->slots[i->slot[k]];
+        struct slot *b = &w->slots[i->slot[k]];
         if (!usable(b))
             continue;
+        b->escaped = 1;
         device[n] = (struct table_entry){b->p, b->words};
         model_entries(t)[n] = (struct table_entry){(uint64_t)(uintptr_t)b->model, b->words};
         t->target[n] = i->slot[k];

@@ -1,6 +1,7 @@
 /* main.c: one seed: works out what it needs, sets the stage, starts itself again on it, and judges.
  *
- *   torture --seed N [--vmem LIBVMEM] [--driver LIBCUDA] [--faults] [--keep LIST] [--verbose]
+ *   torture --seed N [--vmem LIBVMEM] [--driver LIBCUDA] [--faults] [--keep LIST] [--budget BYTES]
+ *           [--verbose]
  *
  * LIST names the intents that are carried out (ranges of world:first-last, separated by commas); the
  * others are left out. Without --vmem the program runs bare. Exit status: 0 right; 3 a loud fault that
@@ -19,6 +20,7 @@ struct options {
     uint64_t seed;
     const char *vmem, *driver, *keep;
     int faults, verbose, run;
+    uint64_t budget; /* 0: a share of the program's peak */
 };
 
 struct job {
@@ -32,7 +34,7 @@ struct job {
 static _Noreturn void usage(const char *why)
 {
     fprintf(stderr, "torture: %s\nusage: torture --seed N [--vmem LIBVMEM] [--driver LIBCUDA] "
-                    "[--faults] [--keep LIST] [--verbose]\n", why);
+                    "[--faults] [--keep LIST] [--budget BYTES] [--verbose]\n", why);
     exit(EXIT_USAGE);
 }
 
@@ -131,7 +133,7 @@ static void open_device(struct shared *s)
 static int run(const struct options *o, const struct settings *s)
 {
     static struct job jobs[WORLDS];
-    struct shared shared = {.faults = o->faults, .verbose = o->verbose, .turns = s->turns,
+    struct shared shared = {.verbose = o->verbose, .turns = s->turns,
                             .lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER,
                             .rng = {o->seed * 2 + 5}, .alive = (1u << s->worlds) - 1};
     uint32_t done = 0, checked = 0;
@@ -161,11 +163,11 @@ static void put(const char *name, unsigned long long value)
 static void put_faults(uint64_t seed)
 {
     static const char *const rules[] = {
-        "cuMemCreate:n=%u=OUT_OF_MEMORY",   "cuMemCreate:p=0.02=OUT_OF_MEMORY",
-        "cuMemMap:n=%u=OUT_OF_MEMORY",      "cuMemSetAccess:n=%u=OUT_OF_MEMORY",
-        "cuMemHostRegister*:n=%u=OUT_OF_MEMORY", "cuMemHostAlloc:n=%u=OUT_OF_MEMORY",
-        "cuEventCreate:n=%u=OUT_OF_MEMORY", "cuStreamCreate*:n=%u=OUT_OF_MEMORY",
-        "cuMemAddressReserve:n=%u=OUT_OF_MEMORY", "slow-copy=8@0.2",
+        "cuMemCreate:%u=OUT_OF_MEMORY",   "cuMemCreate:p=0.02=OUT_OF_MEMORY",
+        "cuMemMap:%u=OUT_OF_MEMORY",      "cuMemSetAccess:%u=OUT_OF_MEMORY",
+        "cuMemHostRegister*:%u=OUT_OF_MEMORY", "cuMemHostAlloc:%u=OUT_OF_MEMORY",
+        "cuEventCreate:%u=OUT_OF_MEMORY", "cuMemCreate:%u+=OUT_OF_MEMORY",
+        "cuMemAddressReserve:%u=OUT_OF_MEMORY", "slow-copy=8@0.2",
     };
     struct rng r = {seed * 2 + 77};
     char text[256], one[96];
@@ -186,9 +188,11 @@ static void set_stage(const struct options *o, const struct settings *s)
     struct shared shared = {.dry = 1, .graphs = 1};
     run_worlds(o, s, &shared, jobs);
     uint64_t peak = 0, worst = 0;
+    uint32_t intents = 0;
     for (uint32_t k = 0; k < s->worlds; k++) {
         peak += jobs[k].world.peak_words * 4;
         worst += jobs[k].world.worst_op_words * 4;
+        intents = jobs[k].program.nintents > intents ? jobs[k].program.nintents : intents;
     }
     fini_jobs(s, jobs);
     /* room for what one operation of each thread touches, in whole pages */
@@ -196,6 +200,8 @@ static void set_stage(const struct options *o, const struct settings *s)
     uint64_t budget = peak * s->budget_percent / 100 + (uint64_t)s->granularity * 4;
     if (budget < floor)
         budget = floor;
+    if (o->budget)
+        budget = o->budget;
     setenv("SIMGPU_PRESET", "h100-80g", 1);
     setenv("SIMGPU_MODE", "functional", 1);
     setenv("SIMGPU_MEMORY", "64MiB", 1);
@@ -216,9 +222,10 @@ static void set_stage(const struct options *o, const struct settings *s)
     if (o->driver)
         setenv("VMEM_LIBCUDA", o->driver, 1);
     if (o->verbose)
-        fprintf(stderr, "torture: peak %llu, budget %llu, worst operation %llu, %s, %u threads\n",
+        fprintf(stderr, "torture: peak %llu, budget %llu, worst operation %llu, %s, %u threads, "
+                        "%u intents\n",
                 (unsigned long long)peak, (unsigned long long)budget, (unsigned long long)worst,
-                s->numa ? "numa" : "registered", s->worlds);
+                s->numa ? "numa" : "registered", s->worlds, intents);
 }
 
 static struct options parse(int argc, char **argv)
@@ -239,6 +246,8 @@ static struct options parse(int argc, char **argv)
             o.driver = value, i++;
         } else if (strcmp(argv[i], "--keep") == 0) {
             o.keep = value, i++;
+        } else if (strcmp(argv[i], "--budget") == 0) {
+            o.budget = strtoull(value, NULL, 10), i++;
         } else if (strcmp(argv[i], "--faults") == 0) {
             o.faults = 1;
         } else if (strcmp(argv[i], "--verbose") == 0) {

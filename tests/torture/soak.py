@@ -81,11 +81,15 @@ def soak(build, a):
 
 # ---- shrinking ---------------------------------------------------------------------------------------
 
-def done_intents(err):
-    """What the program carried out: (world, intent) in order of first appearance."""
-    seen = dict.fromkeys((int(w), int(i)) for w, i in
+def all_intents(err):
+    """Every (world, intent) that the program may have; those that were not carried out come first."""
+    m = re.search(r"(\d+) threads, (\d+) intents", err)
+    done = dict.fromkeys((int(w), int(i)) for w, i in
                          re.findall(r"^torture: world (\d+): (\d+) ", err, re.M))
-    return list(seen)
+    if not m:
+        return list(done)
+    rest = [(w, i) for w in range(int(m.group(1))) for i in range(int(m.group(2)))]
+    return [x for x in rest if x not in done] + [x for x in rest if x in done]
 
 
 def keep_list(items):
@@ -97,10 +101,12 @@ def shrink(build, a):
     if not is_failure(code, a):
         print(f"seed {a.shrink} does not fail: {reason(code, err)}")
         return 2
-    items = done_intents(err)
+    items = all_intents(err)
+    budget = re.search(r"budget (\d+)", err)
+    fixed = ["--budget", budget.group(1)] if budget else []
 
     def fails(some):
-        c, _ = run(build, a.shrink, a, ["--keep", keep_list(some)])
+        c, _ = run(build, a.shrink, a, fixed + ["--keep", keep_list(some)])
         return is_failure(c, a)
 
     if not fails(items):
@@ -116,7 +122,7 @@ def shrink(build, a):
             else:
                 at += step
         step = step if shorter and step == 1 else step // 2
-    extra = ["--keep", keep_list(items)] if items else []
+    extra = fixed + (["--keep", keep_list(items)] if items else [])
     code, err = run(build, a.shrink, a, extra + ["--verbose"])
     print(err.rstrip())
     print(" ".join(command(build, a.shrink, a, extra)))

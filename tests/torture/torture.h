@@ -107,6 +107,7 @@ struct slot {
     int live, defined;
     int async;        /* allocated in a stream */
     int held;         /* graphs that name it */
+    int escaped;      /* its address is in a table: it may have to stay on the device */
     CUdeviceptr p;
     uint32_t words;
     uint32_t *model;
@@ -151,7 +152,6 @@ struct shared {
     CUfunction mix, swap, gather, store;
     int dry;           /* no device: only what the program would need */
     int graphs;        /* the driver can capture */
-    int faults;        /* errors are injected: running out of memory is no failure */
     int verbose;
     int hidden_used;   /* a table of addresses was followed */
     /* whose turn it is among the threads; unused (turns 0) where they run freely */
@@ -179,7 +179,8 @@ struct world {
     /* as of the last operation of the legacy stream: what precedes it, and itself */
     uint64_t legacy_order[STREAMS], legacy_now;
     uint64_t lives;
-    uint64_t live_words, peak_words, op_words, worst_op_words;
+    uint64_t live_words, peak_words; /* and what must be on the device at once: */
+    uint64_t op_words, worst_op_words;
     uint32_t done, skipped, checked;
     const struct intent *current;
 };
