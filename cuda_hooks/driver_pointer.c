@@ -21,6 +21,13 @@ static bool block_of(CUdeviceptr p, struct block *b)
     return p && vm_rt_range(p, &b->base, &b->bytes) && vm_rt_owner(p, &b->ctx, &b->dev, &b->id);
 }
 
+/* The address to ask the driver about: of a place in our address space where no block is, the driver
+ * would speak of our mapping, so it is asked about an address that belongs to nobody. */
+static CUdeviceptr asked(CUdeviceptr p)
+{
+    return vm_rt_reserved(p) ? 8 : p;
+}
+
 /* Stores one answer. CUDA_ERROR_NOT_SUPPORTED: the driver is asked; INVALID_VALUE: cuMemAlloc's
  * memory has no such property. */
 static CUresult answer(void *data, CUpointer_attribute attribute, const struct block *b)
@@ -65,10 +72,9 @@ CUresult door_cuPointerGetAttribute(vm_fn_cuPointerGetAttribute real, bool per_t
     struct block b;
     if (data && block_of(ptr, &b)) {
         CUresult r = answer(data, attribute, &b);
-        if (r != CUDA_ERROR_NOT_SUPPORTED)
-            return r;
+        return r != CUDA_ERROR_NOT_SUPPORTED ? r : real(data, attribute, ptr);
     }
-    return real(data, attribute, ptr);
+    return real(data, attribute, asked(ptr));
 }
 
 CUresult door_cuPointerGetAttributes(vm_fn_cuPointerGetAttributes real, bool per_thread,
@@ -77,7 +83,7 @@ CUresult door_cuPointerGetAttributes(vm_fn_cuPointerGetAttributes real, bool per
 {
     struct block b;
     if (!attributes || !data || !block_of(ptr, &b))
-        return real(numAttributes, attributes, data, ptr);
+        return real(numAttributes, attributes, data, asked(ptr));
     for (unsigned i = 0; i < numAttributes; i++) {
         if (!data[i])
             return CUDA_ERROR_INVALID_VALUE;
@@ -109,7 +115,7 @@ CUresult door_cuMemGetAddressRange_v2(vm_fn_cuMemGetAddressRange_v2 real, bool p
     CUdeviceptr base;
     size_t bytes;
     if (!dptr || !vm_rt_range(dptr, &base, &bytes))
-        return real(pbase, psize, dptr);
+        return real(pbase, psize, asked(dptr));
     if (pbase)
         *pbase = base;
     if (psize)

@@ -48,19 +48,32 @@ void vm_torch_prepare(void)
 
 /* ---- the allocator pair -----------------------------------------------------------------------*/
 
+#define MAX_DEVICES 64
+
+/* The device's primary context; retained once and kept for the life of the process. */
+static CUcontext context_of(int device)
+{
+    static _Atomic(CUcontext) kept[MAX_DEVICES];
+    if (device < 0 || device >= MAX_DEVICES)
+        return NULL;
+    CUcontext ctx = atomic_load(&kept[device]), none = NULL;
+    if (ctx || cuDevicePrimaryCtxRetain(&ctx, device) != CUDA_SUCCESS)
+        return ctx;
+    if (!atomic_compare_exchange_strong(&kept[device], &none, ctx))
+        cuDevicePrimaryCtxRelease_v2(device); /* another thread was first */
+    return ctx;
+}
+
 /* Makes the device's primary context current unless a context of that device is. */
 static bool enter_device(int device, bool *pushed)
 {
     CUdevice current;
-    CUcontext ctx;
     *pushed = false;
     if (vm_uses.cuCtxGetDevice && vm_uses.cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device)
         return true;
-    if (!vm_uses.cuDevicePrimaryCtxRetain || !vm_uses.cuCtxPushCurrent_v2 ||
-        cuDevicePrimaryCtxRetain(&ctx, device) != CUDA_SUCCESS)
-        return false;
-    *pushed = vm_uses.cuCtxPushCurrent_v2(ctx) == CUDA_SUCCESS;
-    cuDevicePrimaryCtxRelease_v2(device); /* the program's own reference keeps it */
+    CUcontext ctx = context_of(device);
+    if (ctx && vm_uses.cuCtxPushCurrent_v2)
+        *pushed = vm_uses.cuCtxPushCurrent_v2(ctx) == CUDA_SUCCESS;
     return *pushed;
 }
 

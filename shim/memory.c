@@ -123,6 +123,11 @@ bool vm_rt_range(CUdeviceptr p, CUdeviceptr *base, size_t *bytes)
     return i != VM_NO;
 }
 
+bool vm_rt_reserved(CUdeviceptr p)
+{
+    return vm_device_of(p) != NULL;
+}
+
 bool vm_rt_owner(CUdeviceptr p, CUcontext *ctx, CUdevice *dev, uint64_t *id)
 {
     struct vm_device *d = vm_device_of(p);

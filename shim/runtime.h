@@ -41,6 +41,8 @@ CUresult vm_rt_alloc(CUdeviceptr *out, size_t bytes, enum vm_alloc_kind kind, CU
 CUresult vm_rt_free(CUdeviceptr p, enum vm_alloc_kind kind, CUstream stream, bool *handled);
 /* Which of our blocks holds `p`? Sets base and size and returns true; false if none. */
 bool vm_rt_range(CUdeviceptr p, CUdeviceptr *base, size_t *bytes);
+/* Is `p` an address that we give out, whether or not a block is there now? */
+bool vm_rt_reserved(CUdeviceptr p);
 /* The context and device that the block holding `p` was allocated in (for pointer queries), and a
  * number that no other block of the process has. */
 bool vm_rt_owner(CUdeviceptr p, CUcontext *ctx, CUdevice *dev, uint64_t *id);

@@ -122,6 +122,11 @@ bool vm_rt_range(CUdeviceptr p, CUdeviceptr *base, size_t *bytes)
     return true;
 }
 
+bool vm_rt_reserved(CUdeviceptr p)
+{
+    return false; /* its blocks are the driver's own */
+}
+
 bool vm_rt_owner(CUdeviceptr p, CUcontext *ctx, CUdevice *dev, uint64_t *id)
 {
     int b = block_at(p);
