@@ -12,7 +12,8 @@ static const float one = 1.0f, zero = 0.0f;
         int pick_ = -1;                                                                            \
         for (int i_ = 0; i_ < (count) && pick_ < 0; i_++)                                          \
             if ((perf)[i_].status == CUDNN_STATUS_SUCCESS &&                                       \
-                (perf)[i_].determinism == CUDNN_DETERMINISTIC && (perf)[i_].memory <= (limit))     \
+                ((perf)[i_].determinism == CUDNN_DETERMINISTIC || t->opt.any_order) &&             \
+                (perf)[i_].memory <= (limit))                                                      \
                 pick_ = i_;                                                                        \
         if (pick_ < 0)                                                                             \
             return tr_fail("%s: no convolution algorithm within %zu bytes of workspace",           \

@@ -24,6 +24,8 @@ static const char usage[] =
     "  --device N       (0)\n"
     "  --default-stream use the default stream instead of a stream of our own\n"
     "  --forward        forward passes only, no training\n"
+    "  --any-order      allow convolution algorithms that sum in no fixed order\n"
+    "  --input-gradient compute the gradient of the input too (as convnet benchmarks do)\n"
     "  --sizes          print what the network needs, by its shapes, and train nothing\n"
     "  --quiet          nothing copied back and no events before the end\n";
 
@@ -63,7 +65,7 @@ static int parse_real(const char *name, const char *text, double *out)
 
 enum {
     O_BATCH, O_ITERS, O_ACCUMULATE, O_SEED, O_DATA, O_ALLOC, O_STEPS, O_SET, O_LR, O_MOMENTUM,
-    O_WORKSPACE, O_DEVICE, O_DEFAULT, O_FORWARD, O_SIZES, O_QUIET,
+    O_WORKSPACE, O_DEVICE, O_DEFAULT, O_FORWARD, O_INPUT_GRADIENT, O_ANY_ORDER, O_SIZES, O_QUIET,
     O_HELP
 };
 
@@ -75,6 +77,7 @@ static const struct option longs[] = {
     { "lr", 1, NULL, O_LR },             { "momentum", 1, NULL, O_MOMENTUM },
     { "workspace", 1, NULL, O_WORKSPACE }, { "device", 1, NULL, O_DEVICE },
     { "default-stream", 0, NULL, O_DEFAULT }, { "forward", 0, NULL, O_FORWARD },
+    { "input-gradient", 0, NULL, O_INPUT_GRADIENT }, { "any-order", 0, NULL, O_ANY_ORDER },
     { "sizes", 0, NULL, O_SIZES },       { "quiet", 0, NULL, O_QUIET },
     { "help", 0, NULL, O_HELP },
     { NULL, 0, NULL, 0 },
@@ -103,6 +106,8 @@ static int parse_one(struct tr_options *o, int c)
     case O_DATA: o->data = optarg; return 0;
     case O_DEFAULT: o->default_stream = true; return 0;
     case O_FORWARD: o->forward_only = true; return 0;
+    case O_ANY_ORDER: o->any_order = true; return 0;
+    case O_INPUT_GRADIENT: o->input_gradient = true; return 0;
     case O_SIZES: o->sizes = true; return 0;
     case O_QUIET: o->quiet = true; return 0;
     case O_ALLOC:

@@ -224,6 +224,8 @@ int tr_net_finish(struct trainer *t)
         if (net->tensors[net->nodes[i].out[0]].consumers == 0)
             return tr_fail("%s: the output of %s is never used", net->name, net->nodes[i].name);
     assign_maps(net);
+    for (int k = 0; t->opt.input_gradient && k < net->nodes[0].nout; k++)
+        net->tensors[net->nodes[0].out[k]].needs_grad = true;
     if (!t->opt.forward_only)
         assign_gradients(net);
     for (int i = 0; i < net->nnodes; i++) {

@@ -119,7 +119,7 @@ struct tr_options {
     int batch, iters, accumulate, steps, device;
     uint64_t seed, workspace;
     double lr, momentum;
-    bool upfront, quiet, forward_only, default_stream, sizes;
+    bool upfront, quiet, forward_only, input_gradient, any_order, default_stream, sizes;
     const char *sets[16]; /* NAME=VALUE for the description */
     int nsets;
 };

@@ -48,9 +48,30 @@ static cudnnStatus_t conv_shape(const char *what, enum sg_conv_dir dir, cudnnTen
 /* What we expect of the classes when ranking algorithms without running them: share of the peak. */
 static double expected_seconds(cudnnHandle_t h, const struct sg_conv_model *m)
 {
-    double share = m->kclass == SIMGPU_CLASS_CONV_FAST ? 0.5 : 0.7;
-    double arithmetic = m->flops / (share * h->peak_flops), traffic = m->bytes / (0.75 * h->peak_bytes);
+    static const double share_of[SIMGPU_CLASS_COUNT] = {[SIMGPU_CLASS_CONV_FWD] = 0.7,
+                                                        [SIMGPU_CLASS_CONV_BWD_DATA] = 0.5,
+                                                        [SIMGPU_CLASS_CONV_BWD_FILTER] = 0.45,
+                                                        [SIMGPU_CLASS_CONV_FAST] = 0.7};
+    double share = share_of[m->kclass];
+    double arithmetic = m->flops / (share * h->card.flops), traffic = m->bytes / (0.7 * h->card.bytes);
     return arithmetic > traffic ? arithmetic : traffic;
+}
+
+/* cuDNN 9 runs on no card before compute capability 6. On those the simulated one offers the algorithms
+ * that cuDNN v4 had in their day (no Winograd, no tiled transforms for the filter's gradient): the
+ * published times that their presets are calibrated with are of that version. */
+static int of_the_day(cudnnHandle_t h, enum sg_conv_dir dir, int algo)
+{
+    static const int last_of_v4[] = {CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING,
+                                     CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING,
+                                     CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3};
+    return h->card.major >= 6 || algo <= last_of_v4[dir];
+}
+
+static struct sg_conv_model model_of(cudnnHandle_t h, const struct sg_conv_shape *s, int algo)
+{
+    enum sg_conv_dir dir = (enum sg_conv_dir)s->dir;
+    return of_the_day(h, dir, algo) ? sg_conv_model(s, dir, algo) : (struct sg_conv_model){0};
 }
 
 /* The three perf structures have one layout; we fill the forward one and copy. */
@@ -71,7 +92,7 @@ static int rank_algorithms(cudnnHandle_t h, const struct sg_conv_shape *s, perf_
     enum sg_conv_dir dir = (enum sg_conv_dir)s->dir;
     int n = sg_conv_algo_count(dir);
     for (int i = 0; i < n; i++) {
-        struct sg_conv_model m = sg_conv_model(s, dir, i);
+        struct sg_conv_model m = model_of(h, s, i);
         perf_t p = {.algo = (cudnnConvolutionFwdAlgo_t)i,
                     .status = m.supported ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED,
                     .time = m.supported ? (float)(1e3 * expected_seconds(h, &m)) : -1.0f,
@@ -103,10 +124,10 @@ static cudnnStatus_t give_ranked(cudnnHandle_t h, const struct sg_conv_shape *s,
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t workspace_size(const struct sg_conv_shape *s, int algo, size_t *size)
+static cudnnStatus_t workspace_size(cudnnHandle_t h, const struct sg_conv_shape *s, int algo, size_t *size)
 {
-    struct sg_conv_model m = sg_conv_model(s, (enum sg_conv_dir)s->dir, algo);
-    SG_NEED(size, "convolution workspace: the result pointer is null");
+    SG_NEED(h && size, "convolution workspace: an argument is null");
+    struct sg_conv_model m = model_of(h, s, algo);
     if (!m.supported) {
         return sg_dnn_refuse(CUDNN_STATUS_NOT_SUPPORTED, "algorithm %d does not support this convolution",
                              algo);
@@ -125,10 +146,10 @@ static double conv_threads(const struct sg_conv_shape *s)
     return (double)sg_count(out);
 }
 
-static cudnnStatus_t conv_prepare(const char *what, struct sg_conv_shape *s, int algo, const void *ws,
+static cudnnStatus_t conv_prepare(const char *what, cudnnHandle_t h, struct sg_conv_shape *s, int algo, const void *ws,
                                   size_t ws_bytes)
 {
-    struct sg_conv_model m = sg_conv_model(s, (enum sg_conv_dir)s->dir, algo);
+    struct sg_conv_model m = model_of(h, s, algo);
     if (!m.supported) {
         return sg_dnn_refuse(CUDNN_STATUS_NOT_SUPPORTED, "%s: algorithm %d does not support this shape",
                              what, algo);
@@ -151,7 +172,7 @@ static cudnnStatus_t conv_launch(const char *what, cudnnHandle_t h, struct sg_co
     SG_NEED(h && alpha && beta && a->x && a->w && a->y, "%s: an argument is null", what);
     a->s.alpha = sg_dnn_scalar(alpha);
     a->s.beta = sg_dnn_scalar(beta);
-    SG_TRY(conv_prepare(what, &a->s, algo, ws, ws_bytes));
+    SG_TRY(conv_prepare(what, h, &a->s, algo, ws, ws_bytes));
     a->workspace = a->s.workspace_bytes ? sg_dnn_addr(ws) : 0;
     return sg_dnn_launch(h, (enum sg_kernel_id)((int)first[a->s.dir] + algo), a, conv_threads(&a->s));
 }
@@ -288,7 +309,7 @@ cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t handle,
 {
     struct sg_conv_shape s;
     SG_TRY(conv_shape(__func__, SG_CONV_FWD, xDesc, wDesc, convDesc, yDesc, &s));
-    return workspace_size(&s, (int)algo, size);
+    return workspace_size(handle, &s, (int)algo, size);
 }
 
 cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t handle,
@@ -360,7 +381,7 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
     a.mode = act.mode;
     a.nan = act.nan;
     a.coef = act.coef;
-    SG_TRY(conv_prepare(__func__, &a.s, (int)algo, workSpace, workSpaceSizeInBytes));
+    SG_TRY(conv_prepare(__func__, handle, &a.s, (int)algo, workSpace, workSpaceSizeInBytes));
     a.workspace = a.s.workspace_bytes ? sg_dnn_addr(workSpace) : 0;
     return sg_dnn_launch(handle, SG_K_CONV_FUSED, &a, conv_threads(&a.s));
 }
@@ -390,7 +411,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t handle,
 {
     struct sg_conv_shape s;
     SG_TRY(conv_shape(__func__, SG_CONV_BWD_DATA, dxDesc, wDesc, convDesc, dyDesc, &s));
-    return workspace_size(&s, (int)algo, size);
+    return workspace_size(handle, &s, (int)algo, size);
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
@@ -447,7 +468,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
 {
     struct sg_conv_shape s;
     SG_TRY(conv_shape(__func__, SG_CONV_BWD_FILTER, xDesc, dwDesc, convDesc, dyDesc, &s));
-    return workspace_size(&s, (int)algo, size);
+    return workspace_size(handle, &s, (int)algo, size);
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(

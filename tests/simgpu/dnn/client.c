@@ -160,7 +160,7 @@ static int cores_per_sm(int major, int minor)
     }
 }
 
-CUresult sg_client_peaks(const struct sg_driver *drv, CUdevice device, double *flops, double *bytes)
+CUresult sg_client_card(const struct sg_driver *drv, CUdevice device, struct sg_card *out)
 {
     static const CUdevice_attribute wanted[6] = {
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
@@ -174,7 +174,8 @@ CUresult sg_client_peaks(const struct sg_driver *drv, CUdevice device, double *f
             return r;
         }
     }
-    *flops = 2.0 * v[2] * cores_per_sm(v[0], v[1]) * v[3] * 1e3;
-    *bytes = 2.0 * v[4] * 1e3 * v[5] / 8.0;
+    *out = (struct sg_card){.major = v[0],
+                            .flops = 2.0 * v[2] * cores_per_sm(v[0], v[1]) * v[3] * 1e3,
+                            .bytes = 2.0 * v[4] * 1e3 * v[5] / 8.0};
     return CUDA_SUCCESS;
 }

@@ -85,7 +85,11 @@ struct sg_client_image {
 CUresult sg_client_launch(const struct sg_driver *drv, struct sg_client_image *img, unsigned kernel,
                           CUstream stream, const void *args, double threads);
 
-/* A rough peak of the current device from its attributes: flops a second (fp32) and bytes a second. */
-CUresult sg_client_peaks(const struct sg_driver *drv, CUdevice device, double *flops, double *bytes);
+/* A device by its attributes: compute capability, and rough peaks in fp32 flops and bytes a second. */
+struct sg_card {
+    int major;
+    double flops, bytes;
+};
+CUresult sg_client_card(const struct sg_driver *drv, CUdevice device, struct sg_card *out);
 
 #endif

@@ -4,7 +4,7 @@
  * peak it runs is the preset's constant of the class. Sources: implicit and explicit products:
  * Chetlur et al., "cuDNN: efficient primitives for deep learning" (arXiv 1410.0759); fast Fourier
  * transforms: Vasilache et al., "Fast convolutional nets with fbfft" (arXiv 1412.7580); minimal
- * filtering F(2x2,3x3) and F(4x4,3x3): Lavin and Gray, "Fast algorithms for convolutional neural
+ * filtering F(2x2,3x3): Lavin and Gray, "Fast algorithms for convolutional neural
  * networks" (arXiv 1509.09308).
  */
 #include "conv.h"
@@ -21,7 +21,7 @@ enum method {
     METHOD_FFT,
     METHOD_FFT_TILING,
     METHOD_WINOGRAD,     /* F(2x2, 3x3) in one kernel            */
-    METHOD_WINOGRAD_NONFUSED,
+    METHOD_WINOGRAD_NONFUSED, /* its transforms apart, tiles in the workspace */
 };
 
 static const unsigned char fwd_methods[CUDNN_CONVOLUTION_FWD_ALGO_COUNT] = {
@@ -67,12 +67,14 @@ static double round_up(double v, double to)
     return ceil(v / to) * to;
 }
 
-/* Multiply-adds of an m x n x k product with its tiles' borders: rows padded to 32, columns to 64, and a
- * start-up of 16 steps along k. */
+/* Multiply-adds of an m x n x k product with its tiles' borders (64 x 64) and a start-up of 16 steps along
+ * k. */
 static double product(double m, double n, double k)
 {
-    return round_up(m, 32) * round_up(n, 64) * (k + 16);
+    return round_up(m, 64) * round_up(n, 64) * (k + 64);
 }
+
+#define SPLIT 4.0
 
 static double direct_macs(const struct counts *q, enum sg_conv_dir dir)
 {
@@ -82,8 +84,12 @@ static double direct_macs(const struct counts *q, enum sg_conv_dir dir)
     case SG_CONV_BWD_DATA: /* with strides, only some taps meet each input position */
         return q->groups * product(q->c, q->n * q->in,
                                    q->k * fmin(q->taps, q->taps * q->out / q->in));
-    default:
-        return q->groups * product(q->k, q->c * q->taps, q->n * q->out);
+    default: {
+        /* few tiles of output, a long inner sum: it is split among the multiprocessors, and adding the
+         * parts up costs the more the fewer tiles there are */
+        double tiles = ceil(q->k / 64) * ceil(q->c * q->taps / 64);
+        return q->groups * product(q->k, q->c * q->taps, q->n * q->out) * (1 + SPLIT / tiles);
+    }
     }
 }
 
@@ -100,7 +106,11 @@ static struct sg_conv_model direct(const struct counts *q,
     struct sg_conv_model r = {.supported = 1, .kclass = class_of(dir)};
     r.flops = 2 * direct_macs(q, dir);
     r.bytes = q->x + q->y + q->w;
-    if (m == METHOD_IMPLICIT) {
+    if (m == METHOD_IMPLICIT && dir == SG_CONV_BWD_DATA) {
+        /* products by output position, added atomically where they meet: good for few channels */
+        r.flops = 2 * q->groups * product(q->c * q->taps, q->n * q->out, q->k);
+        r.bytes += 4 * q->groups * q->c * q->taps * q->n * q->out;
+    } else if (m == METHOD_IMPLICIT) {
         r.flops *= 1.25; /* index arithmetic beside the multiply-adds */
     } else if (m == METHOD_PRECOMP) {
         r.workspace_bytes = (uint64_t)(8 * (q->c * q->taps + 128));
@@ -123,23 +133,18 @@ static int unit_steps(const struct sg_conv_shape *s)
     return s->x.dim[2] == 1 && s->w.dim[2] == 1; /* two spatial dimensions */
 }
 
-/* The next length with only small prime factors. */
+/* The transforms come in powers of two from 8 points on. */
 static double fft_length(int n)
 {
-    for (;; n++) {
-        int r = n;
-        for (int p = 2; p <= 7; p++) {
-            while (r % p == 0) {
-                r /= p;
-            }
-        }
-        if (r == 1) {
-            return n;
-        }
+    double length = 8;
+    while (length < n) {
+        length *= 2;
     }
+    return length;
 }
 
-static struct sg_conv_model fft(const struct sg_conv_shape *s, const struct counts *q, int tiled)
+static struct sg_conv_model fft(const struct sg_conv_shape *s, const struct counts *q,
+                                enum sg_conv_dir dir, int tiled)
 {
     struct sg_conv_model r = {.kclass = SIMGPU_CLASS_CONV_FAST};
     int fh = s->w.dim[3], fw = s->w.dim[4];
@@ -165,30 +170,49 @@ static struct sg_conv_model fft(const struct sg_conv_shape *s, const struct coun
     r.supported = 1;
     r.workspace_bytes = (uint64_t)(8 * points * planes);
     /* complex products (8 flops each) at every frequency, and the real transforms */
-    r.flops = 8 * points * round_up(q->k, 32) * round_up(images, 32) * (q->c + 16) +
+    double m = dir == SG_CONV_BWD_DATA ? q->c : q->k, n = dir == SG_CONV_BWD_FILTER ? q->c : images;
+    double k = q->k * q->c * images / (m * n);
+    r.flops = 8 * points * product(m, n, k) +
               2.5 * h * w * log2(h * w) * planes;
     r.bytes = q->x + q->y + q->w + 2.0 * (double)r.workspace_bytes;
     return r;
 }
 
-static struct sg_conv_model winograd(const struct sg_conv_shape *s, const struct counts *q, int fused)
+/* Part of the tiles that the algorithm with separate transforms works on at a time, in bytes. */
+#define WINOGRAD_PART (64.0 * 1024 * 1024)
+
+/* 16 products for 2 x 2 outputs of a 3 x 3 filter, where the plain sum takes 36. The filter's gradient is
+ * the same with tiles of the output's gradient in the filter's place, F(3x3, 2x2). */
+static struct sg_conv_model winograd(const struct sg_conv_shape *s, const struct counts *q,
+                                     enum sg_conv_dir dir, int fused)
 {
     struct sg_conv_model r = {.kclass = SIMGPU_CLASS_CONV_FAST};
     if (!unit_steps(s) || s->groups != 1 || s->w.dim[3] != 3 || s->w.dim[4] != 3 || s->pad[1] > 2 ||
         s->pad[2] > 2) {
         return r;
     }
-    double m = fused ? 2 : 4, points = (m + 2) * (m + 2);
-    double tiles = q->n * ceil(s->y.dim[3] / m) * ceil(s->y.dim[4] / m);
-    /* additions of the transforms of one tile: input, output, filter (Lavin and Gray, section 4) */
-    double in_adds = fused ? 32 : 156, out_adds = fused ? 24 : 90, filter_ops = fused ? 28 : 72;
+    const double points = 16, in_adds = 32, out_adds = 24, filter_ops = 28; /* section 4.1 there */
+    double tiles = q->n * ceil(s->y.dim[3] / 2.0) * ceil(s->y.dim[4] / 2.0);
+    double m = q->k, n = tiles, k = q->c;
+    if (dir == SG_CONV_BWD_DATA) {
+        m = q->c;
+        k = q->k;
+    } else if (dir == SG_CONV_BWD_FILTER) {
+        n = q->c;
+        k = tiles;
+    }
     r.supported = 1;
-    r.flops = 2 * points * round_up(q->k, 32) * round_up(tiles, 32) * (q->c + 8) +
-              tiles * (in_adds * q->c + out_adds * q->k) + filter_ops * q->k * q->c;
-    r.bytes = q->x + q->y + q->w;
-    double spread = 4 * points * (fused ? q->k * q->c : q->k * q->c + tiles * (q->k + q->c));
-    r.workspace_bytes = (uint64_t)spread;
-    r.bytes += 2 * spread;
+    r.flops = 2 * points * product(m, n, k) + tiles * (in_adds * q->c + out_adds * q->k) +
+              filter_ops * q->k * q->c;
+    double filters = 4 * points * q->k * q->c, data = 4 * points * tiles * (q->k + q->c);
+    r.bytes = q->x + q->y + q->w + 2 * filters;
+    if (fused) { /* the tiles never leave the chip */
+        r.workspace_bytes = (uint64_t)filters;
+        return r;
+    }
+    double parts = ceil(data / WINOGRAD_PART);
+    r.workspace_bytes = (uint64_t)(filters + ceil(data / parts));
+    r.bytes += 2 * data + (dir == SG_CONV_BWD_FILTER ? 2 * filters * (parts - 1) : 0);
     return r;
 }
 
@@ -212,11 +236,11 @@ struct sg_conv_model sg_conv_model(const struct sg_conv_shape *s, enum sg_conv_d
         break;
     case METHOD_FFT:
     case METHOD_FFT_TILING:
-        r = fft(s, &q, methods[dir][algo] == METHOD_FFT_TILING);
+        r = fft(s, &q, dir, methods[dir][algo] == METHOD_FFT_TILING);
         break;
     case METHOD_WINOGRAD:
     case METHOD_WINOGRAD_NONFUSED:
-        r = winograd(s, &q, methods[dir][algo] == METHOD_WINOGRAD);
+        r = winograd(s, &q, dir, methods[dir][algo] == METHOD_WINOGRAD);
         break;
     default:
         r = direct(&q, dir, (enum method)methods[dir][algo]);

@@ -18,7 +18,7 @@ struct cudnnContext {
     const struct sg_driver *drv;
     CUdevice device;
     CUstream stream;
-    double peak_flops, peak_bytes; /* of the device, per second */
+    struct sg_card card;
 };
 
 struct cudnnTensorStruct {

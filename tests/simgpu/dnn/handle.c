@@ -47,7 +47,7 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t *handle)
         r = sg_client_context(h.drv, &h.device);
     }
     if (r == CUDA_SUCCESS) {
-        r = sg_client_peaks(h.drv, h.device, &h.peak_flops, &h.peak_bytes);
+        r = sg_client_card(h.drv, h.device, &h.card);
     }
     if (r != CUDA_SUCCESS) {
         return sg_dnn_refuse(CUDNN_STATUS_NOT_INITIALIZED,

@@ -14,19 +14,19 @@
     SG_CONV_ROW(CONV_FWD_4, "cudnn::cnn::fft2d_convolve_fwd")                                     \
     SG_CONV_ROW(CONV_FWD_5, "cudnn::cnn::fft2d_tiled_convolve_fwd")                               \
     SG_CONV_ROW(CONV_FWD_6, "cudnn::winograd::fused_2x2_3x3_fwd")                                 \
-    SG_CONV_ROW(CONV_FWD_7, "cudnn::winograd_nonfused::forward_4x4_3x3")                          \
+    SG_CONV_ROW(CONV_FWD_7, "cudnn::winograd_nonfused::winograd_fwd_4x4")                          \
     SG_CONV_ROW(CONV_BWD_DATA_0, "cudnn::cnn::dgrad_engine_atomic")                               \
     SG_CONV_ROW(CONV_BWD_DATA_1, "cudnn::cnn::dgrad2d_implicit_sgemm")                            \
     SG_CONV_ROW(CONV_BWD_DATA_2, "cudnn::cnn::fft2d_convolve_dgrad")                              \
     SG_CONV_ROW(CONV_BWD_DATA_3, "cudnn::cnn::fft2d_tiled_convolve_dgrad")                        \
     SG_CONV_ROW(CONV_BWD_DATA_4, "cudnn::winograd::fused_2x2_3x3_dgrad")                          \
-    SG_CONV_ROW(CONV_BWD_DATA_5, "cudnn::winograd_nonfused::dgrad_4x4_3x3")                       \
+    SG_CONV_ROW(CONV_BWD_DATA_5, "cudnn::winograd_nonfused::winograd_dgrad_4x4")                       \
     SG_CONV_ROW(CONV_BWD_FILTER_0, "cudnn::cnn::wgrad_engine_atomic")                             \
     SG_CONV_ROW(CONV_BWD_FILTER_1, "cudnn::cnn::wgrad2d_implicit_sgemm")                          \
     SG_CONV_ROW(CONV_BWD_FILTER_2, "cudnn::cnn::fft2d_convolve_wgrad")                            \
     SG_CONV_ROW(CONV_BWD_FILTER_3, "cudnn::cnn::wgrad2d_explicit_sgemm")                          \
     SG_CONV_ROW(CONV_BWD_FILTER_4, "cudnn::winograd::fused_2x2_3x3_wgrad")                        \
-    SG_CONV_ROW(CONV_BWD_FILTER_5, "cudnn::winograd_nonfused::wgrad_4x4_3x3")                     \
+    SG_CONV_ROW(CONV_BWD_FILTER_5, "cudnn::winograd_nonfused::winograd_wgrad_4x4")                     \
     SG_CONV_ROW(CONV_BWD_FILTER_6, "cudnn::cnn::fft2d_tiled_convolve_wgrad")                      \
     X(CONV_FUSED, "cudnn::cnn::convolve_bias_activation", sg_conv_fused_args, 6,                  \
       sg_conv_fused_touches, sg_conv_fused_body, sg_conv_fused_cost)                              \

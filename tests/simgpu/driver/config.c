@@ -137,6 +137,7 @@ CUresult sg_configure(void)
     SG_TRY(read_bool("SIMGPU_PROC_ALIAS", &c->alias_entry));
     c->report = getenv("SIMGPU_REPORT");
     c->call_log = getenv("SIMGPU_CALL_LOG");
+    c->kernel_log = getenv("SIMGPU_KERNEL_LOG");
     const char *faults = getenv("SIMGPU_FAULTS");
     char why[256];
     if (faults && *faults && sg_faults_parse(faults, why, sizeof why) != CUDA_SUCCESS)

@@ -28,6 +28,22 @@ static void device_report(FILE *f, const struct sg_device *d)
     fprintf(f, "}}");
 }
 
+void sg_kernel_log(const struct sg_op *op)
+{
+    static FILE *f;
+    static bool failed;
+    const struct sg_kernel_op *k = &op->u.kernel;
+    if (!f && !failed) {
+        f = fopen(sg.cfg.kernel_log, "we");
+        failed = !f;
+        if (failed)
+            sg_note("simgpu: SIMGPU_KERNEL_LOG=%s cannot be opened", sg.cfg.kernel_log);
+    }
+    if (f)
+        fprintf(f, "%d %.17g %.17g %.17g %llu %s\n", k->work.kclass, k->work.flops, k->work.bytes,
+                op->left_ns, (unsigned long long)op->start_ns, k->name);
+}
+
 void sg_report_write(void)
 {
     char name[4096];

@@ -119,6 +119,8 @@ static void start_next(struct sg_device *d, int e, uint64_t now)
         g->running = op;
         sg_execute(op);
         op->left_ns = sg_duration(op);
+        if (sg.cfg.kernel_log && op->kind == SG_OP_KERNEL)
+            sg_kernel_log(op);
         schedule_finish(d, e, now);
         engine_changed(d, e, now);
         return;

@@ -39,7 +39,7 @@ struct sg_config {
     size_t granularity;
     int ndevices;
     bool host_numa, unmap_sync, racecheck, race_abort, alias_entry;
-    const char *report, *call_log;
+    const char *report, *call_log, *kernel_log;
 };
 
 /* ---- physical memory (phys.c) ---- */
@@ -323,6 +323,7 @@ uint64_t sg_random(void);
 double sg_random_unit(void);
 void sg_report_write(void);
 void sg_call_log(enum sg_id id);
+void sg_kernel_log(const struct sg_op *op); /* report.c: SIMGPU_KERNEL_LOG, as a kernel starts */
 extern const char *const sg_names[SG_ID_COUNT];
 uint32_t sg_call_cost(enum sg_id id);
 

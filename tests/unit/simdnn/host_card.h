@@ -30,6 +30,9 @@ unsigned card_below(unsigned n);
 /* The seed of card_reset, or VMEM_TEST_SEED where set: for messages. */
 uint64_t card_seed(uint64_t fallback);
 
+/* Compute capability of the card that new handles find. */
+extern int card_major;
+
 /* Launches since the reset, and the faults found, with the first one's text. */
 unsigned card_launches(void);
 unsigned card_faults(void);

@@ -209,6 +209,29 @@ Test(conv, algorithms_agree_to_the_bit)
     CARD_OK();
 }
 
+Test(conv, old_cards_have_the_algorithms_of_their_day)
+{
+    for (int major = 5; major <= 9; major += 4) {
+        card_reset(card_seed(5));
+        card_major = major;
+        OK(cudnnCreate(&handle));
+        struct t4 x = t4_new(PACKED, 1, 2, 8, 8), y = t4_new(PACKED, 1, 2, 8, 8);
+        cudnnFilterDescriptor_t w;
+        cudnnConvolutionDescriptor_t conv;
+        OK(cudnnCreateFilterDescriptor(&w));
+        OK(cudnnSetFilter4dDescriptor(w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 2, 2, 3, 3));
+        OK(cudnnCreateConvolutionDescriptor(&conv));
+        OK(cudnnSetConvolution2dDescriptor(conv, 1, 1, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION,
+                                           CUDNN_DATA_FLOAT));
+        size_t bytes;
+        int status = (int)cudnnGetConvolutionForwardWorkspaceSize(
+            handle, x.desc, w, conv, y.desc, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD, &bytes);
+        cr_assert_eq(status == 0, major >= 6, "compute capability %d answered %d", major, status);
+        OK(cudnnGetConvolutionForwardWorkspaceSize(handle, x.desc, w, conv, y.desc,
+                                                   CUDNN_CONVOLUTION_FWD_ALGO_FFT, &bytes));
+    }
+}
+
 Test(conv, find_times_what_fits)
 {
     card_reset(card_seed(4));
