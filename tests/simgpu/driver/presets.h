@@ -9,7 +9,7 @@
 
 /* Share of the card's peak that a class of kernels reaches: the same for every network. */
 struct sg_class_rate {
-    double flops; /* of peak multiply-add flops; above 1 for algorithms that save arithmetic */
+    double flops; /* of peak flops, for the arithmetic that a kernel executes */
     double bytes; /* of peak memory bandwidth */
 };
 
