@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "block.h"
+#include "config.h"
 #include "hints.h"
 #include "log.h"
 #include "pager.h"
@@ -296,20 +297,20 @@ void vm_executor_freed(struct vm_device *d, const struct vm_block *b)
         deviate(d, "a long-lived block was freed, bytes", b->size);
 }
 
-/* Contents may be given up only of pages whose block is where the plan thinks it is. */
+/* Contents may be given up only if the user said so, and only of pages whose block is where the plan
+ * thinks it is: the plan says that they are overwritten next, and a plan can be wrong. */
 static bool may_drop(const struct vm_device *d, uint64_t page)
 {
     const struct vm_page *pg = &d->pages[page];
     if (pg->live == 0)
         return true;
-    return !vm_page_is_shared(pg) && d->blocks[pg->owner].plan_block != VM_NONE;
+    return vm_config()->drop && !vm_page_is_shared(pg) && d->blocks[pg->owner].plan_block != VM_NONE;
 }
 
 static void fire_out(struct vm_device *d, uint64_t page, bool drop)
 {
     const struct vm_page *pg = &d->pages[page];
-    if (drop && !may_drop(d, page))
-        return;
+    drop = drop && may_drop(d, page);
     if (!drop && pg->live > 0 && !vm_page_is_shared(pg) &&
         vm_block_droppable(d, &d->blocks[pg->owner]))
         drop = true;
