@@ -36,7 +36,10 @@ static CUresult answer(void *data, CUpointer_attribute attribute, const struct b
     case CU_POINTER_ATTRIBUTE_CONTEXT: *(CUcontext *)data = b->ctx; return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned *)data = CU_MEMORYTYPE_DEVICE; return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: *(CUdeviceptr *)data = b->p; return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID: *(unsigned long long *)data = b->id; return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        *(unsigned long long *)data = b->id;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data = b->dev; return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const struct vm_msg_info infos[VM_MSG_COUNT] = {
@@ -17,6 +18,8 @@ static const char *const level_words[] = {"error", "warn", "info", "debug"};
 static atomic_int log_threshold = VM_LOG_WARN;
 static atomic_int log_fd = 2;
 static atomic_uint counts[VM_MSG_COUNT];
+/* The file behind log_fd when it was set: the program may close it and get the number for another. */
+static _Atomic(uint64_t) log_dev, log_ino;
 
 const struct vm_msg_info *vm_msg_info(enum vm_msg m)
 {
@@ -30,6 +33,11 @@ bool vm_log_wants(enum vm_log_level level)
 
 void vm_log_configure(enum vm_log_level threshold, int fd)
 {
+    struct stat st;
+    if (fd > 2 && fstat(fd, &st) == 0) {
+        atomic_store_explicit(&log_dev, st.st_dev, memory_order_relaxed);
+        atomic_store_explicit(&log_ino, st.st_ino, memory_order_relaxed);
+    }
     atomic_store_explicit(&log_fd, fd, memory_order_relaxed);
     atomic_store_explicit(&log_threshold, (int)threshold, memory_order_relaxed);
 }
@@ -146,6 +154,18 @@ size_t vm_format(char *buf, size_t n, const char *format, ...)
     return len;
 }
 
+/* Where the line goes: the log file if it is still there, else standard error. */
+static int line_fd(void)
+{
+    struct stat st;
+    int fd = atomic_load_explicit(&log_fd, memory_order_relaxed);
+    if (fd <= 2 || (fstat(fd, &st) == 0 &&
+                    st.st_dev == atomic_load_explicit(&log_dev, memory_order_relaxed) &&
+                    st.st_ino == atomic_load_explicit(&log_ino, memory_order_relaxed)))
+        return fd;
+    return 2;
+}
+
 /* ---- lines -----------------------------------------------------------------------------------*/
 
 void vm_log_emit(enum vm_msg m, const char *format, ...)
@@ -175,7 +195,7 @@ void vm_log_emit(enum vm_msg m, const char *format, ...)
     line[len++] = '\n';
     ssize_t written;
     do
-        written = write(atomic_load_explicit(&log_fd, memory_order_relaxed), line, len);
+        written = write(line_fd(), line, len);
     while (written < 0 && errno == EINTR);
     errno = keep;
 }

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -109,6 +110,27 @@ Test(log, long_lines_are_cut_and_end_with_a_newline)
     const char *text = from_pipe();
     size_t n = strlen(text);
     cr_assert(n > 500 && n <= 1024 && text[n - 1] == '\n' && !memchr(text, '\n', n - 1));
+}
+
+/* The program closes all descriptors it does not know and opens a file of its own. */
+Test(log, never_writes_into_a_file_that_took_its_number)
+{
+    char log_path[] = "/tmp/vmem-log-XXXXXX", own_path[] = "/tmp/vmem-own-XXXXXX", text[64];
+    int fd = mkstemp(log_path), err[2];
+    vm_log_configure(VM_LOG_DEBUG, fd);
+    vm_log(DRIVER_FOUND, "one");
+    int own = mkstemp(own_path);
+    cr_assert_eq(dup2(own, fd), fd);
+    cr_assert_eq(pipe(err), 0);
+    int saved = dup(2);
+    dup2(err[1], 2);
+    vm_log(KNOB_VALUE, "two", "");
+    dup2(saved, 2);
+    close(err[1]);
+    cr_assert_eq(lseek(own, 0, SEEK_END), 0, "the program's file was written to");
+    cr_assert_gt(read(err[0], text, sizeof text), 0, "the line is lost");
+    unlink(log_path);
+    unlink(own_path);
 }
 
 static void *writer(void *arg)
