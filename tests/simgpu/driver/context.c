@@ -39,7 +39,8 @@ CUresult sg_ctx_new(int device, unsigned flags, bool primary, struct sg_ctx **ou
     struct sg_device *d = &sg.dev[device];
     size_t bytes = sg.cfg.preset.context_bytes;
     SG_CHECK(!d->lost, CUDA_ERROR_DEVICE_UNAVAILABLE);
-    SG_CHECK(d->used + d->reserved_ctx + bytes <= sg.cfg.preset.memory, CUDA_ERROR_OUT_OF_MEMORY);
+    SG_CHECK(d->used + d->reserved_ctx + sg_machine_others(device) + bytes <= sg.cfg.preset.memory,
+             CUDA_ERROR_OUT_OF_MEMORY);
     struct sg_ctx *c = calloc(1, sizeof *c);
     SG_CHECK(c, CUDA_ERROR_OUT_OF_MEMORY);
     c->device = device;
@@ -56,7 +57,9 @@ CUresult sg_ctx_new(int device, unsigned flags, bool primary, struct sg_ctx **ou
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     c->legacy->legacy = true;
+    sg_machine_lock();
     d->reserved_ctx += bytes;
+    sg_machine_unlock();
     if (d->used + d->reserved_ctx > d->peak)
         d->peak = d->used + d->reserved_ctx;
     sg_handle_add(SG_H_CTX, c);

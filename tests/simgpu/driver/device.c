@@ -1,6 +1,7 @@
 /* Devices: initialisation, queries, errors' names. */
 #include "sg.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -8,6 +9,12 @@ SG_CALL(cuInit, (unsigned flags), (flags))
 {
     SG_CHECK(flags == 0, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(sg.cfg.ndevices > 0, CUDA_ERROR_NO_DEVICE);
+    const char *why;
+    CUresult r = sg_machine_join(&why);
+    if (r != CUDA_SUCCESS) {
+        sg_note("simgpu: SIMGPU_MACHINE=%s %s", getenv("SIMGPU_MACHINE"), why);
+        return r;
+    }
     sg.inited = true;
     sg.pid = (int)getpid();
     return CUDA_SUCCESS;
@@ -172,6 +179,7 @@ static const struct {
     {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 49152},
     {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 32},
     {CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},

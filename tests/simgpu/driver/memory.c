@@ -93,6 +93,7 @@ SG_CALL(cuMemFree_v2, (CUdeviceptr ptr), (ptr))
     SG_CHECK(r && r->va == ptr, CUDA_ERROR_INVALID_VALUE);
     if (r->of_graph)
         return CUDA_SUCCESS; /* goes with its graphs */
+    SG_CHECK(!r->of_ipc, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(r->kind == SG_DEVICE || r->kind == SG_MANAGED || (r->kind == SG_POOL && !r->freed),
              CUDA_ERROR_INVALID_VALUE);
     SG_TRY(sg_wait_ctx(r->ctx ? r->ctx : c));
@@ -112,7 +113,8 @@ SG_CALL(cuMemGetInfo_v2, (size_t *free_bytes, size_t *total), (free_bytes, total
     SG_CHECK(free_bytes && total, CUDA_ERROR_INVALID_VALUE);
     SG_TRY(sg_current(&c));
     const struct sg_device *d = &sg.dev[c->device];
-    *free_bytes = sg.cfg.preset.memory - d->used - d->reserved_ctx;
+    size_t taken = d->used + d->reserved_ctx + sg_machine_others(c->device);
+    *free_bytes = taken < sg.cfg.preset.memory ? sg.cfg.preset.memory - taken : 0;
     *total = sg.cfg.preset.memory;
     return CUDA_SUCCESS;
 }

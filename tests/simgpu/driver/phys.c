@@ -45,14 +45,12 @@ static CUresult back(struct sg_phys *p)
     return CUDA_SUCCESS;
 }
 
-/* Takes `bytes` (already rounded) of a device's memory, or of the host's with SG_HOST. One reference
- * is the caller's. Bare: the bytes are somebody else's (registered host memory). */
-CUresult sg_phys_new(int device, size_t bytes, bool bare, struct sg_phys **out)
+static CUresult take(int device, size_t bytes, bool bare, struct sg_phys **out)
 {
     struct sg_device *d = device >= 0 ? &sg.dev[device] : NULL;
     if (d) {
-        size_t total = sg.cfg.preset.memory - d->reserved_ctx;
-        if (bytes > total || d->used > total - bytes)
+        size_t taken = d->reserved_ctx + d->used + sg_machine_others(device);
+        if (taken > sg.cfg.preset.memory || bytes > sg.cfg.preset.memory - taken)
             return CUDA_ERROR_OUT_OF_MEMORY;
     } else if (bytes > sg_fault_host_limit() || sg.host_used > sg_fault_host_limit() - bytes) {
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -64,7 +62,7 @@ CUresult sg_phys_new(int device, size_t bytes, bool bare, struct sg_phys **out)
     p->bytes = bytes;
     p->refs = 1;
     p->id = ++sg.next_id;
-    p->file_at = -1;
+    p->file_at = p->file = -1;
     if (sg.cfg.mode == SG_FUNCTIONAL && !bare && back(p) != CUDA_SUCCESS) {
         free(p);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -80,14 +78,33 @@ CUresult sg_phys_new(int device, size_t bytes, bool bare, struct sg_phys **out)
     return CUDA_SUCCESS;
 }
 
+/* Takes `bytes` (already rounded) of a device's memory, or of the host's with SG_HOST. One reference
+ * is the caller's. Bare: the bytes are somebody else's (registered host memory). */
+CUresult sg_phys_new(int device, size_t bytes, bool bare, struct sg_phys **out)
+{
+    sg_machine_lock();
+    CUresult r = take(device, bytes, bare, out);
+    sg_machine_unlock();
+    return r;
+}
+
 static void destroy_if_unused(struct sg_phys *p)
 {
     if (p->refs || p->maps)
         return;
+    if (p->foreign) {
+        if (p->file >= 0)
+            close(p->file);
+        sg_race_forget(p);
+        free(p);
+        return;
+    }
+    sg_machine_lock();
     if (p->device >= 0)
         sg.dev[p->device].used -= p->bytes;
     else
         sg.host_used -= p->bytes;
+    sg_machine_unlock();
     if (p->file_at >= 0)
         fallocate(sg.memfile, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, p->file_at,
                   (off_t)((p->bytes + PAGE - 1) & ~(PAGE - 1)));

@@ -86,6 +86,8 @@ void sg_report_write(void)
 
 __attribute__((destructor)) static void at_exit(void)
 {
+    if (sg.inited && sg.pid == (int)getpid())
+        sg_machine_leave();
     if (sg.inited && sg.cfg.report && *sg.cfg.report && sg.pid == (int)getpid())
         sg_report_write();
 }

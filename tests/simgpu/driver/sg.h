@@ -51,6 +51,8 @@ struct sg_phys {
     unsigned maps;   /* live mappings */
     uint64_t id;     /* CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID */
     int64_t file_at; /* functional mode: offset in the memory file, else -1 */
+    int file;        /* of another process, -1: ours */
+    bool foreign;    /* its bytes are on another process's account */
     CUmemAllocationProp prop;
     bool host_writes; /* the program may write it from the host at any time */
     struct sg_shadow *shadow;
@@ -80,7 +82,7 @@ struct sg_range {
     struct sg_op *freed;  /* SG_POOL: the stream-ordered free that was issued for it ... */
     uint64_t freed_on;    /* ... and the id of its stream */
     struct sg_range *next_free;
-    bool sync_memops, of_graph; /* of_graph: made by an allocation node, dies with its graphs */
+    bool sync_memops, of_ipc, of_graph; /* of_graph: made by an allocation node, dies with its graphs */
 };
 
 /* ---- modules (module.c) ---- */
@@ -340,6 +342,13 @@ void sg_phys_unref(struct sg_phys *p);
 void sg_phys_gone_map(struct sg_phys *p);
 size_t sg_phys_round(size_t bytes);
 int sg_file(void);
+
+/* ---- other processes (machine.c) ---- */
+CUresult sg_machine_join(const char **why);
+size_t sg_machine_others(int device);
+void sg_machine_lock(void);
+void sg_machine_unlock(void);
+void sg_machine_leave(void);
 
 /* ---- address space ---- */
 struct sg_range *sg_range_find(uint64_t va);            /* the range that holds va, or NULL */

@@ -222,8 +222,8 @@ CUresult sg_map_attach(struct sg_map *m, struct sg_phys *p, bool accessible)
     if (sg.cfg.mode == SG_FUNCTIONAL && p->file_at >= 0) {
         size_t n = (m->bytes + PAGE - 1) & ~(PAGE - 1);
         int prot = accessible ? PROT_READ | PROT_WRITE : PROT_NONE;
-        if (mmap((void *)m->va, n, prot, MAP_SHARED | MAP_FIXED, sg.memfile, p->file_at) ==
-            MAP_FAILED) {
+        if (mmap((void *)m->va, n, prot, MAP_SHARED | MAP_FIXED,
+                 p->file >= 0 ? p->file : sg.memfile, p->file_at) == MAP_FAILED) {
             m->phys = NULL;
             return CUDA_ERROR_OUT_OF_MEMORY;
         }

@@ -69,6 +69,9 @@ SG_CALL(cuMemCreate,
     SG_CHECK(out && prop && flags == 0, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(size && size % sg.cfg.granularity == 0, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(prop->type == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
+    SG_CHECK(!((unsigned)prop->requestedHandleTypes &
+               ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+             CUDA_ERROR_NOT_SUPPORTED);
     bool dev = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     SG_CHECK(location_ok(&prop->location), dev ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_NOT_PERMITTED);
     int where = dev ? prop->location.id : SG_HOST;

@@ -249,7 +249,7 @@ Test(calls, extra_buffers_and_kernels_as_functions)
 
 Test(calls, report_counts_calls)
 {
-    char name[] = "/tmp/simgpu-report-XXXXXX", text[16384] = "";
+    char name[] = P_tmpdir "/simgpu-report-XXXXXX", text[16384] = "";
     int fd = mkstemp(name), status;
     pid_t child = fork();
     if (child == 0) {
