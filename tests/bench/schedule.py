@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """tools/bench.sh schedule: how far are auto's schedules from the lower bound?
 
-Traces: the eight op logs of ../shared/data/dtr and the trainers, recorded on the simulated GPU. Links:
+Traces: the eight op logs of ../shared/data/dtr and the trainers, recorded on the simulated GPU (a Titan X
+for the slower link, an A100 for the faster one). Links:
 12.8 GB/s (gen 3, as the vDNN paper measured; 0.90 and 0.85 of it out and in when both are busy) and
 25 GB/s (gen 4; 0.9 each). Budgets: 90, 70, 50, 40, 30 % of the peak in pages of 2 MiB. The stall is
 what the simulated iteration takes beyond the op times; map costs are left out here (the demo and the
@@ -21,6 +22,7 @@ import dtrlog
 import trainerlib
 
 LINKS = {"12.8": ("12.8", "11.52", "12.8", "10.88"), "25": ("25", "22.5", "25", "22.5")}
+CARDS = {"12.8": "titanx-64g", "25": "a100-40g"}  # whose op times the trainers' traces have
 PAGE = 2 << 20
 LOGS = ["resnet32", "unet", "transformer", "inceptionv4", "tv_densenet121", "lstm", "treelstm",
         "unroll_gan"]
@@ -37,9 +39,9 @@ TRAINERS = [
 BENCH = benchlib.BUILD / "tests" / "bench" / "schedule_bench"
 
 
-def record(net, args, target):
-    """A trainer's trace, recorded where it fits; None with the reason if it did not come about."""
-    r = trainerlib.train(net, *args, "--iters", "6", "--quiet", preset="h200-141g", preload=True,
+def record(net, args, preset, target):
+    """A trainer's trace, recorded where it fits; None, or the reason why it did not come about."""
+    r = trainerlib.train(net, *args, "--iters", "6", "--quiet", preset=preset, preload=True,
                          VMEM_POLICY="pool", VMEM_TRACE=target)
     return None if pathlib.Path(target).exists() else (r.why() or "no trace written")
 
@@ -80,16 +82,17 @@ def main():
         for n, p in zip(LOGS, paths):
             target = pathlib.Path(tmp, n + ".trace")
             dtrlog.convert(p, target)
-            traces.append((n, target, True))
+            traces += [(n, target, True, link) for link in LINKS]
         for name, net, args in [] if options.logs_only else TRAINERS:
-            target = pathlib.Path(tmp, name.replace(" ", "_") + ".trace")
-            reason = record(net, args, target)
-            if reason:
-                missing.append(name)
-                print(f"{name}: no trace: {reason}")
-            else:
-                traces.append((name, target, False))
-        jobs = [pool.submit(cells, n, t, w, link) for n, t, w in traces for link in LINKS]
+            for link, preset in CARDS.items():
+                target = pathlib.Path(tmp, f"{name.replace(' ', '_')}.{link}.trace")
+                reason = record(net, args, preset, target)
+                if reason:
+                    missing.append(name)
+                    print(f"{name} on {preset}: no trace: {reason}")
+                else:
+                    traces.append((name, target, False, link))
+        jobs = [pool.submit(cells, *t) for t in traces]
         for j in jobs:
             rows += j.result()
     done = [r for r in rows if r["rc"] == 0]
