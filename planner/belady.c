@@ -6,11 +6,13 @@
 #include "use_heap.h"
 
 #define DEAD_KEY (UINT64_C(1) << 62) /* dead pages leave before all others */
+#define IDLE_TRIES 64
 
 struct bel_unit {
     uint32_t res, use, stamp;
     uint32_t clean;  /* pages [npages - clean, npages) have a valid host copy */
     uint64_t in_use; /* absolute op plus 1 */
+    uint64_t next;   /* absolute op of its next use; DEAD_KEY more where it is dead */
 };
 
 struct belady {
@@ -18,6 +20,8 @@ struct belady {
     struct bel_unit *bu;
     struct vm_use_heap heap;  /* all units that may leave                           */
     struct vm_use_heap clean; /* those of them whose last pages need no copy out    */
+    struct vm_use_heap idle;  /* all again, those used first on top                 */
+    enum vm_belady_rule rule;
     uint32_t *relief;         /* per op: ops until less room is lacking than at it  */
     uint64_t resident, capacity;
     uint64_t pass;
@@ -65,6 +69,31 @@ static int keep(struct belady *b, struct vm_use_entry e)
     return VM_OK;
 }
 
+/* Of the units that need not be back before op `until`, the one used longest ago; looks at IDLE_TRIES of
+ * them at most. Dead pages are left to the caller: they go first whatever the rule. */
+static bool longest_idle(struct belady *b, uint64_t abs, uint64_t until, struct vm_use_entry *e)
+{
+    struct vm_use_entry passed[IDLE_TRIES], top;
+    size_t n = 0;
+    bool found = false;
+
+    if (b->heap.n && b->heap.e[0].key >= DEAD_KEY)
+        return false;
+    while (!found && n < IDLE_TRIES && vm_use_heap_pop(&b->idle, &top)) {
+        struct bel_unit *x = &b->bu[top.unit];
+        if (top.stamp != x->stamp || !x->res)
+            continue;
+        passed[n++] = top;
+        found = x->in_use != abs + 1 && x->next >= until && x->next < DEAD_KEY;
+    }
+    if (found)
+        *e = (struct vm_use_entry){b->bu[top.unit].next, top.unit, top.stamp};
+    for (size_t i = 0; i < n; i++)
+        if (vm_use_heap_push(&b->idle, passed[i].key, passed[i].unit, passed[i].stamp))
+            return false;
+    return found;
+}
+
 /* The unit to take pages from at op `abs`, and how many at most without a copy (0: copies needed).
  * A clean one costs half as much link time; it does as well as any other if it stays away until less
  * room is lacking than now. VM_UNFIT when there is none. */
@@ -86,6 +115,8 @@ static int choose(struct belady *b, uint32_t k, uint64_t abs, struct vm_use_entr
         break;
     }
     *clean = false;
+    if (b->rule == VM_BELADY_IDLE && longest_idle(b, abs, abs + b->relief[k], e))
+        return VM_OK;
     return vm_use_heap_pop(&b->heap, e) ? VM_OK : VM_UNFIT;
 }
 
@@ -118,7 +149,7 @@ static int make_room(struct belady *b, uint64_t need, uint32_t k, uint64_t abs)
             x->clean = b->u->units[e.unit].npages - x->res;
         rc = note(b, e.unit, n, k, e.key >= DEAD_KEY);
         if (!rc && x->res && !clean)
-            rc = keep(b, e);
+            rc = keep(b, e); /* twice in the heap does no harm */
     }
     for (size_t i = 0; i < b->nkept; i++)
         if (vm_use_heap_push(&b->heap, b->kept[i].key, b->kept[i].unit, b->kept[i].stamp))
@@ -147,7 +178,11 @@ static int settle(struct belady *b, struct vm_page_ref ref, uint32_t k, uint64_t
     uint64_t key = abs - k + b->u->uses[next].op + (wraps ? b->u->nops : 0);
     if (!(b->u->uses[ref.use].flags & VM_PU_LIVE_AFTER))
         key += DEAD_KEY;
-    else if (x->clean && vm_use_heap_push(&b->clean, key, ref.unit, x->stamp))
+    x->next = key;
+    if (b->rule == VM_BELADY_IDLE &&
+        vm_use_heap_push(&b->idle, UINT64_MAX - abs, ref.unit, x->stamp))
+        return VM_ENOMEM;
+    if (key < DEAD_KEY && x->clean && vm_use_heap_push(&b->clean, key, ref.unit, x->stamp))
         return VM_ENOMEM;
     return vm_use_heap_push(&b->heap, key, ref.unit, x->stamp);
 }
@@ -245,10 +280,10 @@ static int find_relief(struct belady *b)
     return VM_OK;
 }
 
-int vm_belady(const struct vm_page_units *u, uint64_t capacity, struct vm_eviction **list,
-              size_t *count)
+int vm_belady(const struct vm_page_units *u, uint64_t capacity, enum vm_belady_rule rule,
+              struct vm_eviction **list, size_t *count)
 {
-    struct belady b = {.u = u, .capacity = capacity};
+    struct belady b = {.u = u, .capacity = capacity, .rule = rule};
     uint32_t *snapshot = calloc(u->nunits + 1, sizeof *snapshot);
     int rc = VM_ENOMEM;
 
@@ -275,6 +310,7 @@ int vm_belady(const struct vm_page_units *u, uint64_t capacity, struct vm_evicti
     free(b.relief);
     vm_use_heap_fini(&b.heap);
     vm_use_heap_fini(&b.clean);
+    vm_use_heap_fini(&b.idle);
     if (rc) {
         free(b.list);
         return rc;

@@ -14,9 +14,15 @@ struct vm_eviction {
     uint32_t release; /* op after which they may leave; for the scheduler's use     */
 };
 
+enum vm_belady_rule {
+    VM_BELADY_FARTHEST,  /* who is needed farthest in the future                                */
+    VM_BELADY_IDLE       /* of those that need not come back before less room is lacking: who was */
+                         /* used first, so that the copy out can begin early; else farthest       */
+};
+
 /* Evictions of one iteration of the steady state with `capacity` pages. *list is malloc'd, the
  * caller frees it. VM_OK, VM_UNFIT, VM_ENOMEM. Thread-safe. O(uses log units). */
-int vm_belady(const struct vm_page_units *u, uint64_t capacity, struct vm_eviction **list,
-              size_t *count);
+int vm_belady(const struct vm_page_units *u, uint64_t capacity, enum vm_belady_rule rule,
+              struct vm_eviction **list, size_t *count);
 
 #endif

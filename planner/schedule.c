@@ -370,13 +370,13 @@ static bool better(const struct vm_schedule *a, const struct vm_schedule *b)
 
 /* One set of evictions, timed, and timed again by what the simulation says. */
 static int make(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
-                uint64_t usable, double window_ns, unsigned rounds,
+                uint64_t usable, enum vm_belady_rule rule, unsigned rounds,
                 struct vm_schedule *out)
 {
-    struct work w = {.u = u, .m = m, .capacity = usable, .window_ns = window_ns};
+    struct work w = {.u = u, .m = m, .capacity = usable, .window_ns = vm_schedule_window(u, m)};
     struct vm_schedule best = {0}, s;
     double *start = malloc((u->nops + 1) * sizeof *start);
-    int rc = vm_belady(u, usable, &w.ev, &w.nev);
+    int rc = vm_belady(u, usable, rule, &w.ev, &w.nev);
     int64_t *occ = rc ? NULL : occupancy(&w);
 
     if (!rc && (!occ || !start))
@@ -450,26 +450,30 @@ int vm_schedule_build(const struct vm_page_units *u, const struct vm_machine *m,
         return VM_UNFIT;
     }
     uint64_t last = UINT64_MAX;
-    for (size_t i = 0; i < sizeof floats / sizeof floats[0]; i++) {
+    size_t n = opt->effort ? sizeof floats / sizeof floats[0] : 1;
+    for (size_t i = 0; i < n; i++) {
         uint64_t fl = opt->float_pages + (uint64_t)(floats[i] * (double)total);
         uint64_t usable = total > fl && total - fl > work ? total - fl : work;
         if (usable == last)
             continue;
         last = usable;
-        int rc = make(u, m, total, usable, vm_schedule_window(u, m), opt->effort ? 3 : 1, &s);
-        if (rc && !have)
-            return rc;
-        if (!rc && (!have || s.sim.iteration_ns < best.sim.iteration_ns)) {
-            if (have)
-                vm_schedule_fini(&best);
-            best = s;
-            have = true;
-        } else if (!rc) {
-            vm_schedule_fini(&s);
+        for (int rule = VM_BELADY_FARTHEST; rule <= VM_BELADY_IDLE; rule++) {
+            int rc = make(u, m, total, usable, (enum vm_belady_rule)rule, opt->effort ? 3 : 1, &s);
+            if (rc && !have)
+                return rc;
+            if (!rc && (!have || better(&s, &best))) {
+                if (have)
+                    vm_schedule_fini(&best);
+                best = s;
+                have = true;
+            } else if (!rc) {
+                vm_schedule_fini(&s);
+            }
+            if (!opt->effort || best.sim.iteration_ns <= 1.0005 * best.sim.compute_ns)
+                goto found;
         }
-        if (!opt->effort || best.sim.iteration_ns <= 1.0005 * best.sim.compute_ns)
-            break;
     }
+found:
     *out = best;
     return VM_OK;
 }
