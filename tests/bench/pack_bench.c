@@ -4,8 +4,8 @@
  *   pack_bench best FILE SECONDS              fast packing, then search for at most SECONDS
  *   pack_bench fast FILE                      fast packing
  *   pack_bench oplog FILE SECONDS             an operator log (DTR) as buffers: like `best`
- *   pack_bench scale KIND N                   generated iteration, KIND = training or tile:FILE: placed
- *                                             and scheduled, then placed without paging
+ *   pack_bench scale KIND N                   generated iteration, KIND = training or tile:FILE: packed,
+ *                                             then placed in pages and scheduled
  *
  * Times are CPU seconds of this thread; `q` is the time qsort takes for 10^6 random 64-bit keys,
  * measured in the same process. Every packing is verified. Exit status 1: it failed or was wrong. */
@@ -194,48 +194,80 @@ static int plan_schedule(const struct vm_iteration *it, const struct vm_machine 
     return status;
 }
 
+/* The most bytes live at once when blocks of a page or more take whole pages. */
+static int rounded_live(const struct vm_pack_problem *p, struct vm_pack_item *items, uint64_t page,
+                        uint64_t *bytes, struct vm_error *why)
+{
+    struct vm_pack_problem rounded = {.items = items, .nitems = p->nitems};
+    for (size_t i = 0; i < p->nitems; i++)
+        if (items[i].size >= page)
+            items[i].size = (items[i].size + page - 1) / page * page;
+    return vm_pack_max_live(&rounded, bytes, why);
+}
+
+struct scale_result {
+    double pack, place, schedule, q; /* seconds */
+    long kib_before, kib_place, kib_after;
+    uint64_t height, live, pool, rounded; /* packed and live; paged pool and live in whole pages */
+};
+
+static int measure_scale(const struct vm_iteration *it, struct vm_pack_item *items, uint64_t *offsets,
+                         struct scale_result *r, struct vm_error *why)
+{
+    struct vm_machine m = {.page_bytes = (uint64_t)2 << 20, .out_bps = 12.8e9, .in_bps = 12.8e9,
+                           .out_duplex_bps = 11e9, .in_duplex_bps = 11e9};
+    struct vm_pack_problem p = {.items = items, .nitems = it->nblocks};
+    struct vm_pack_options opt = {0};
+    struct vm_pack_result res;
+    r->q = measure_q();
+    r->kib_before = peak_kib();
+    double start = now();
+    int status = vm_pack_fast(&p, &opt, offsets, &res, why);
+    r->pack = now() - start;
+    if (status == VM_OK)
+        status = vm_verify_packing(&p, offsets, 0, &r->height, why);
+    if (status)
+        return status;
+    r->live = res.max_live;
+    r->kib_place = peak_kib();
+    start = now();
+    status = vm_place(it, &m, 0, offsets, &r->pool, why);
+    r->place = now() - start;
+    start = now();
+    if (status == VM_OK)
+        status = plan_schedule(it, &m, offsets, why);
+    r->schedule = now() - start;
+    r->kib_after = peak_kib();
+    if (status == VM_OK)
+        status = vm_verify_packing(&p, offsets, 0, NULL, why);
+    return status ? status : rounded_live(&p, items, m.page_bytes, &r->rounded, why);
+}
+
 static int run_scale(const char *kind, size_t n)
 {
     struct vm_iteration it;
-    struct vm_machine m = {.page_bytes = (uint64_t)2 << 20, .out_bps = 12.8e9, .in_bps = 12.8e9,
-                           .out_duplex_bps = 11e9, .in_duplex_bps = 11e9};
     struct vm_error why = {{0}};
+    struct scale_result r = {0};
     if (make_scale_iteration(kind, n, &it))
         return 1;
-    double q = measure_q();
     size_t nitems = 0;
     struct vm_pack_item *items = items_of(&it, &nitems);
-    struct vm_pack_problem p = {.items = items, .nitems = nitems};
-    uint64_t *offsets = calloc(it.nblocks + 1, sizeof *offsets), live = 0, bytes = 0, paged = 0;
-    long before = peak_kib();
-    double start = now();
-    int status = vm_place(&it, &m, 0, offsets, &paged, &why);
-    double placed = now();
-    long after_place = peak_kib();
-    if (status == VM_OK)
-        status = plan_schedule(&it, &m, offsets, &why);
-    double scheduled = now();
-    long after = peak_kib();
-    if (status == VM_OK && (status = vm_verify_packing(&p, offsets, 0, NULL, &why)) == VM_OK)
-        status = vm_place_contiguous(&it, 0, 0, offsets, &bytes, &why);
-    double contiguous = now() - scheduled;
-    if (status == VM_OK && (status = vm_verify_packing(&p, offsets, 0, NULL, &why)) == VM_OK)
-        status = vm_pack_max_live(&p, &live, &why);
-    if (status) {
+    uint64_t *offsets = calloc(it.nblocks + 1, sizeof *offsets);
+    int status = measure_scale(&it, items, offsets, &r, &why);
+    if (status)
         fprintf(stderr, "pack_bench: %s of %zu: %s\n", kind, n, why.text);
-        return 1;
-    }
-    printf("{\"items\": %zu, \"ops\": %zu, \"place_seconds\": %.6f, \"schedule_seconds\": %.6f, "
-           "\"contiguous_seconds\": %.6f, \"paged_bytes\": %" PRIu64 ", \"bytes\": %" PRIu64
-           ", \"max_live\": %" PRIu64 ", \"q\": %.6f, \"place_bytes_per_block\": %.1f, "
-           "\"bytes_per_block\": %.1f}\n",
-           it.nblocks, it.nops, placed - start, scheduled - placed, contiguous, paged, bytes, live, q,
-           (double)(after_place - before) * 1024 / (double)it.nblocks,
-           (double)(after - before) * 1024 / (double)it.nblocks);
+    else
+        printf("{\"items\": %zu, \"ops\": %zu, \"pack_seconds\": %.6f, \"place_seconds\": %.6f, "
+               "\"schedule_seconds\": %.6f, \"height\": %" PRIu64 ", \"max_live\": %" PRIu64
+               ", \"pool_bytes\": %" PRIu64 ", \"rounded_live\": %" PRIu64
+               ", \"q\": %.6f, \"pack_bytes_per_block\": %.1f, \"bytes_per_block\": %.1f}\n",
+               it.nblocks, it.nops, r.pack, r.place, r.schedule, r.height, r.live, r.pool, r.rounded, r.q,
+               (double)(r.kib_place - r.kib_before) * 1024 / (double)it.nblocks,
+               (double)(r.kib_after - r.kib_before) * 1024 / (double)it.nblocks);
     free(items);
     free(offsets);
     vm_iteration_fini(&it);
-    return 0;
+    return status != VM_OK;
 }
 
 int main(int argc, char **argv)
