@@ -41,6 +41,12 @@ static void take_part(void)
 {
     if (vm_config()->disabled)
         return;
+    if (vm_log_wants(VM_LOG_INFO)) {
+        struct unknown u = {0, ""};
+        vm_driver_unknown_names(count_unknown, &u);
+        if (u.count)
+            vm_log(DRIVER_NEWER, u.count, u.first);
+    }
     const char *missing = vm_driver_bind(find_symbol);
     if (!missing && !vm_uses.cuFuncGetParamInfo)
         missing = "cuFuncGetParamInfo";
@@ -49,12 +55,6 @@ static void take_part(void)
     if (missing) {
         vm_log(DRIVER_OLD, missing);
         return;
-    }
-    if (vm_log_wants(VM_LOG_INFO)) {
-        struct unknown u = {0, ""};
-        vm_driver_unknown_names(count_unknown, &u);
-        if (u.count)
-            vm_log(DRIVER_NEWER, u.count, u.first);
     }
     if (pthread_atfork(NULL, NULL, in_forked_child) != 0)
         return;
