@@ -57,11 +57,7 @@ static void run_kernel(struct sg_op *op)
             return;
         kernel->touches(&l, kernel_touch, &t);
     }
-    if (t.host_bytes) { /* over the link, not from the card's memory */
-        double ns = (double)t.host_bytes / sg.cfg.preset.pcie * 1e9;
-        if (ns > k->work.ns)
-            k->work.ns = ns;
-    }
+    k->link_ns = (double)t.host_bytes / sg.cfg.preset.pcie * 1e9;
     if (l.functional && kernel->body)
         kernel->body(&l);
 }
@@ -180,12 +176,14 @@ double sg_duration(struct sg_op *op)
     switch (op->kind) {
     case SG_OP_KERNEL: {
         const struct simgpu_work *w = &op->u.kernel.work;
+        double link = op->u.kernel.link_ns; /* what it touches on the host crosses the link */
         if (w->ns > 0)
-            return sg_prices.kernel_start + w->ns;
+            return sg_prices.kernel_start + (w->ns > link ? w->ns : link);
         const struct sg_class_rate *r = &p->rates[w->kclass];
         double compute = w->flops / (p->flops * r->flops) * 1e9;
         double memory = w->bytes / (p->bandwidth * r->bytes) * 1e9;
-        return sg_prices.kernel_start + (compute > memory ? compute : memory);
+        double longest = compute > memory ? compute : memory;
+        return sg_prices.kernel_start + (longest > link ? longest : link);
     }
     case SG_OP_COPY:
         return copy_ns(op);

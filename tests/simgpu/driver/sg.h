@@ -141,6 +141,7 @@ struct sg_kernel_op {
     size_t param_bytes;
     unsigned grid[3], block[3], shared;
     struct simgpu_work work;
+    double link_ns; /* known when it starts */
 };
 struct sg_hostfn {
     CUhostFn fn;

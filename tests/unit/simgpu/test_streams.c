@@ -348,6 +348,25 @@ Test(clock, both_directions_cost_each_other)
     cr_assert_gt(ms_between(a, b), 1.3f * alone);
 }
 
+/* 64 MiB of page-locked memory at 12.8 GB/s is 5.2 ms, whatever the kernel computes. */
+Test(clock, a_kernel_on_host_memory_waits_for_the_link)
+{
+    struct gpu g = START("SIMGPU_PRESET", "titanx-12g");
+    CUevent a, b;
+    void *h;
+    OK(cuEventCreate(&a, 0));
+    OK(cuEventCreate(&b, 0));
+    OK(cuMemAllocHost(&h, (size_t)64 << 20));
+    OK(cuEventRecord(a, NULL));
+    gpu_work(&g, 1e6, (CUdeviceptr)h, 16 << 20, NULL);
+    OK(cuEventRecord(b, NULL));
+    cr_assert_float_eq(ms_between(a, b), 5.24, 0.05);
+    OK(cuEventRecord(a, NULL));
+    gpu_work(&g, 9e6, (CUdeviceptr)h, 16 << 20, NULL);
+    OK(cuEventRecord(b, NULL));
+    cr_assert_float_eq(ms_between(a, b), 9.0, 0.05);
+}
+
 Test(clock, a_priority_goes_first)
 {
     struct gpu g = START("SIMGPU_PRESET", "titanx-12g");
