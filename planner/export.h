@@ -2,6 +2,7 @@
 #ifndef VM_PLANNER_EXPORT_H
 #define VM_PLANNER_EXPORT_H
 
+#include "liveness.h"
 #include "model.h"
 #include "trace_file.h"
 
@@ -10,5 +11,11 @@
  * the end, and id + nblocks from the beginning to its end.
  * 0 or what `put` returned. */
 int vm_export_buffers(const struct vm_iteration *it, vm_put_fn put, void *ctx);
+
+/* The iteration as a Chrome trace (chrome://tracing, Perfetto): a slice an op on its stream's track, one
+ * after the other, and counters of the bytes in use, cold and dead. `names` are the trace's. *l is the
+ * iteration's liveness. 0 or what `put` returned. */
+int vm_export_chrome(const struct vm_iteration *it, const struct vm_liveness *l, char *const *names,
+                     vm_put_fn put, void *ctx);
 
 #endif

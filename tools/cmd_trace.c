@@ -19,10 +19,11 @@ static const char usage[] =
     "the iterations found, the peak, what is live and cold over the iteration, the largest blocks.\n\n"
     "  --budget SIZE   say what would have to move under this budget (12GiB, or 60% of the peak)\n"
     "  --largest N     number of blocks listed (default 12)\n"
-    "  --buffers FILE  write the iteration's blocks as CSV: id,lower,upper,size\n";
+    "  --buffers FILE  write the iteration's blocks as CSV: id,lower,upper,size\n"
+    "  --chrome FILE   write the iteration for chrome://tracing or Perfetto\n";
 
 struct options {
-    const char *path, *budget, *buffers;
+    const char *path, *budget, *buffers, *chrome;
     size_t largest;
 };
 
@@ -246,12 +247,14 @@ static int file_put(void *ctx, const char *text, size_t n)
     return fwrite(text, 1, n, ctx) == n ? 0 : VM_EIO;
 }
 
-static int write_buffers(const struct loaded *l, const char *path)
+/* Opens, lets `chrome` or the buffers be written, closes; one line when any of it fails. */
+static int write_file(const struct loaded *l, const char *path, bool chrome)
 {
     FILE *f = fopen(path, "we");
     if (!f)
         return complain(1, "trace", "cannot write '%s': %s", path, strerror(errno));
-    int rc = vm_export_buffers(&l->it, file_put, f);
+    int rc = chrome ? vm_export_chrome(&l->it, &l->live, l->trace.names, file_put, f)
+                    : vm_export_buffers(&l->it, file_put, f);
     if (fclose(f) != 0 || rc < 0)
         return complain(1, "trace", "cannot write '%s': %s", path, strerror(errno));
     return 0;
@@ -274,7 +277,7 @@ static int take_options(int argc, char **argv, struct options *o)
             continue;
         }
         bool known = strcmp(a, "--budget") == 0 || strcmp(a, "--largest") == 0 ||
-                     strcmp(a, "--buffers") == 0;
+                     strcmp(a, "--buffers") == 0 || strcmp(a, "--chrome") == 0;
         if (!known)
             return complain(2, "trace", "unknown option '%s'; `vmem trace --help` lists them", a);
         if (!(v = value_of(argc, argv, &i)))
@@ -283,6 +286,8 @@ static int take_options(int argc, char **argv, struct options *o)
             o->budget = v;
         } else if (strcmp(a, "--buffers") == 0) {
             o->buffers = v;
+        } else if (strcmp(a, "--chrome") == 0) {
+            o->chrome = v;
         } else {
             char *end;
             long n = strtol(v, &end, 10);
@@ -321,7 +326,9 @@ int cmd_trace(int argc, char **argv)
             rc = complain(1, "trace", "out of memory");
     }
     if (rc == 0 && o.buffers)
-        rc = write_buffers(&l, o.buffers);
+        rc = write_file(&l, o.buffers, false);
+    if (rc == 0 && o.chrome)
+        rc = write_file(&l, o.chrome, true);
     loaded_free(&l);
     return rc;
 }

@@ -171,6 +171,24 @@ def test_trace_writes_buffers():
         expect(abs(max(curve) - shown) <= 0.006 * shown, f"{max(curve)} in the CSV, {shown} shown")
 
 
+def test_trace_writes_a_chrome_trace():
+    with tempfile.TemporaryDirectory() as d:
+        out = pathlib.Path(d) / "c.json"
+        r = vmem("trace", TRACE, "--chrome", out)
+        expect(r.returncode == 0, r.stderr)
+        events = json.loads(out.read_text())["traceEvents"]
+        slices = [e for e in events if e["ph"] == "X"]
+        ops = int(re.search(r"of (\d+) ops each", r.stdout).group(1))
+        expect(len(slices) == ops and all(e["name"] and e["dur"] >= 0 for e in slices), "slices are wrong")
+        ends = [e["ts"] + e["dur"] for e in slices]
+        expect(all(abs(a - b["ts"]) < 1e-6 for a, b in zip(ends, slices[1:])), "slices overlap")
+        peak = max(sum(e["args"].values()) for e in events if e["ph"] == "C")
+        shown = in_bytes(re.search(r"^allocated   (\S+ \S+) at most", r.stdout, re.M).group(1))
+        expect(abs(peak - shown) <= 0.006 * shown, f"{peak} in the counters, {shown} shown")
+        late = vmem("trace", TRACE, "--chrome", "/no/such/folder/c.json")
+        expect(late.returncode == 1 and "/no/such" in late.stderr, "no line")
+
+
 def test_trace_refuses_with_one_line():
     with tempfile.TemporaryDirectory() as d:
         bad = pathlib.Path(d) / "bad.jsonl"
