@@ -1,9 +1,10 @@
 /* Gap-filling best fit in a chosen order (longest lifetime first, and the like).
  *
  * Placed items are kept sorted by offset, so one scan sees the gaps between those that are live
- * together with the newcomer. Time is cut into buckets about as wide as an average lifetime: items
- * longer than a bucket scan one list of all that was placed before them; the others come later (the
- * order is by lifetime) and scan the lists of the one or two buckets they touch. */
+ * together with the newcomer. Time is covered by windows that begin every `width` sections, about an
+ * average lifetime, and are twice as long: an item of at most `width` lies within the window in
+ * whose first half it begins and scans that window's list only. Longer items scan one list of all
+ * that was placed before them; the order is by lifetime, so the others come later. */
 #include "pack_passes.h"
 
 #include <stdlib.h>
@@ -24,8 +25,8 @@ struct list {
 struct shelf {
     const struct vm_pass *ps;
     struct list all;
-    struct list *bucket;
-    uint32_t nbuckets, width; /* sections a bucket */
+    struct list *window; /* window k covers sections [k * width, (k + 2) * width) */
+    uint32_t nwindows, width;
     int first_fit;
 };
 
@@ -34,8 +35,8 @@ static struct vm_section_range hull(const struct vm_sections *s, size_t i)
     return (struct vm_section_range){s->ranges[s->first[i]].lo, s->ranges[s->first[i + 1] - 1].hi};
 }
 
-/* Wide enough that the bucket lists hold about four records an item. */
-static uint32_t bucket_width(const struct vm_pass *ps)
+/* Wide enough that the windows' lists hold about five records an item. */
+static uint32_t window_width(const struct vm_pass *ps)
 {
     double length = 0;
     for (size_t i = 0; i < ps->p->nitems; i++) {
@@ -50,32 +51,29 @@ double vm_pass_ordered_work(const struct vm_pass *ps, enum vm_pass_order order)
 {
     if (order == VM_ORDER_SIZE)
         return (double)ps->p->nitems * (double)ps->p->nitems / 2;
-    uint32_t width = bucket_width(ps), nbuckets = ps->s->nsections / width + 1;
-    uint32_t *all = calloc((size_t)nbuckets + 1, sizeof *all);
-    uint32_t *small = calloc((size_t)nbuckets + 1, sizeof *small);
+    uint32_t width = window_width(ps), nwindows = ps->s->nsections / width + 1;
+    uint32_t *change = calloc((size_t)nwindows + 1, sizeof *change); /* of a window's list */
+    uint32_t *small = calloc((size_t)nwindows + 1, sizeof *small);  /* items that scan it */
     double work = 0, nlong = 0;
-    if (!all || !small) {
-        free(all);
+    if (!change || !small) {
+        free(change);
         free(small);
         return 1e300; /* no memory for the estimate: certainly none for the pass */
     }
     for (size_t i = 0; i < ps->p->nitems; i++) {
         struct vm_section_range h = hull(ps->s, i);
-        uint32_t from = h.lo / width, to = (h.hi - 1) / width;
-        all[from]++;
-        all[to + 1]--; /* wraps back when summed */
-        if (h.hi - h.lo > width) {
+        change[h.lo < width ? 0 : h.lo / width - 1]++;
+        change[(h.hi - 1) / width + 1]--; /* wraps back when summed */
+        if (h.hi - h.lo > width)
             nlong++;
-        } else {
-            small[from]++;
-            small[to] += to > from;
-        }
+        else
+            small[h.lo / width]++;
     }
-    for (uint32_t b = 0, here = 0; b < nbuckets; b++) {
-        here += all[b];
+    for (uint32_t b = 0, here = 0; b < nwindows; b++) {
+        here += change[b];
         work += (double)here * small[b];
     }
-    free(all);
+    free(change);
     free(small);
     return work + nlong * nlong / 2;
 }
@@ -109,6 +107,12 @@ static int insert_by_start(struct list *l, const struct placed *x)
     return list_insert(l, lo, x);
 }
 
+/* The windows that an item lies in, at least in part: from the one that it ends the second half of. */
+static uint32_t first_window(const struct shelf *sh, uint32_t lo)
+{
+    return lo < sh->width ? 0 : lo / sh->width - 1;
+}
+
 /* One scan over records ascending by start: remembers the tightest gap seen. */
 struct scan {
     const struct vm_sections *s;
@@ -119,35 +123,44 @@ struct scan {
     int first_fit; /* any gap will do */
 };
 
-static void scan_one(struct scan *sc, const struct placed *r)
+/* Is the record, whose hull meets the newcomer's, really live together with it? */
+static int truly_together(const struct scan *sc, const struct placed *r)
 {
-    if (r->lo >= sc->x->hi || sc->x->lo >= r->hi)
-        return;
-    if ((r->spans > 1 || sc->x->spans > 1) && !vm_sections_conflict(sc->s, r->item, sc->x->item))
-        return;
-    if (r->start > sc->cursor && r->start - sc->cursor >= sc->size) {
-        uint64_t at = vm_align_up(sc->cursor, sc->align);
-        uint64_t waste = r->start - sc->cursor - sc->size;
-        if (at <= r->start - sc->size && waste < sc->best_waste) {
-            sc->best = at;
-            sc->best_waste = sc->first_fit ? 0 : waste;
-        }
-    }
-    if (r->end > sc->cursor)
-        sc->cursor = r->end;
+    return (r->spans == 1 && sc->x->spans == 1) || vm_sections_conflict(sc->s, r->item, sc->x->item);
 }
 
-static void scan_lists(struct scan *sc, const struct list *a, const struct list *b)
+/* The gap between the cursor and `end`, where a live record begins; the newcomer fits into it but for
+ * its alignment. */
+static void consider_gap(struct scan *sc, uint64_t cursor, uint64_t end)
 {
-    uint32_t i = 0, j = 0, nb = b ? b->n : 0;
-    while (i < a->n || j < nb) {
-        if (sc->best_waste == 0)
-            return;
-        if (j == nb || (i < a->n && a->at[i].start <= b->at[j].start))
-            scan_one(sc, &a->at[i++]);
-        else
-            scan_one(sc, &b->at[j++]);
+    uint64_t at = vm_align_up(cursor, sc->align), waste = end - cursor - sc->size;
+    if (at <= end - sc->size && waste < sc->best_waste) {
+        sc->best = at;
+        sc->best_waste = sc->first_fit ? 0 : waste;
     }
+}
+
+/* The loop is where the time goes: what depends on the data is computed, not branched on, but for
+ * two rare cases (a gap that is large enough, an item with gaps). */
+static void scan_list(struct scan *sc, const struct list *l)
+{
+    const struct placed *r = l->at, *end = l->at + l->n;
+    const uint32_t lo = sc->x->lo, hi = sc->x->hi, simple = sc->x->spans == 1;
+    const uint64_t size = sc->size;
+    uint64_t cursor = 0;
+    for (; r < end; r++) {
+        uint64_t live = (r->lo < hi) & (lo < r->hi);
+        if (__builtin_expect(live & ((r->spans > 1) | !simple), 0))
+            live = (uint64_t)truly_together(sc, r);
+        if (__builtin_expect(r->start >= cursor + size, 0) && live) {
+            consider_gap(sc, cursor, r->start);
+            if (sc->best_waste == 0)
+                break;
+        }
+        uint64_t top = r->end & -live;
+        cursor = top > cursor ? top : cursor;
+    }
+    sc->cursor = cursor;
 }
 
 static struct placed record(const struct vm_pass *ps, size_t i)
@@ -157,28 +170,27 @@ static struct placed record(const struct vm_pass *ps, size_t i)
                            .spans = ps->s->first[i + 1] - ps->s->first[i]};
 }
 
-static void choose(const struct shelf *sh, struct placed *x, const struct list *a,
-                   const struct list *b, uint64_t *offsets)
+static void choose(const struct shelf *sh, struct placed *x, const struct list *among, uint64_t *offsets)
 {
     const struct vm_pack_item *it = &sh->ps->p->items[x->item];
     struct scan sc = {.s = sh->ps->s, .x = x, .size = it->size, .align = it->align,
                       .best = VM_UNPLACED, .best_waste = UINT64_MAX, .first_fit = sh->first_fit};
-    scan_lists(&sc, a, b);
+    scan_list(&sc, among);
     x->start = sc.best != VM_UNPLACED ? sc.best : vm_align_up(sc.cursor, it->align);
     x->end = x->start + it->size;
     offsets[x->item] = x->start;
 }
 
-/* Hands the records of the list of all to the buckets, in order. */
-static int fill_buckets(struct shelf *sh)
+/* Hands the records of the list of all to the windows, in order. */
+static int fill_windows(struct shelf *sh)
 {
-    sh->bucket = calloc(sh->nbuckets, sizeof *sh->bucket);
-    if (!sh->bucket)
+    sh->window = calloc(sh->nwindows, sizeof *sh->window);
+    if (!sh->window)
         return VM_ENOMEM;
     for (uint32_t k = 0; k < sh->all.n; k++) {
         const struct placed *x = &sh->all.at[k];
-        for (uint32_t b = x->lo / sh->width; b <= (x->hi - 1) / sh->width; b++)
-            if (list_insert(&sh->bucket[b], sh->bucket[b].n, x))
+        for (uint32_t b = first_window(sh, x->lo); b <= (x->hi - 1) / sh->width; b++)
+            if (list_insert(&sh->window[b], sh->window[b].n, x))
                 return VM_ENOMEM;
     }
     free(sh->all.at);
@@ -189,18 +201,17 @@ static int fill_buckets(struct shelf *sh)
 static int place_short(struct shelf *sh, size_t i, uint64_t *offsets)
 {
     struct placed x = record(sh->ps, i);
-    uint32_t from = x.lo / sh->width, to = (x.hi - 1) / sh->width;
-    choose(sh, &x, &sh->bucket[from], to > from ? &sh->bucket[to] : NULL, offsets);
-    int status = insert_by_start(&sh->bucket[from], &x);
-    if (status == VM_OK && to > from)
-        status = insert_by_start(&sh->bucket[to], &x);
+    choose(sh, &x, &sh->window[x.lo / sh->width], offsets);
+    int status = VM_OK;
+    for (uint32_t b = first_window(sh, x.lo); b <= (x.hi - 1) / sh->width && status == VM_OK; b++)
+        status = insert_by_start(&sh->window[b], &x);
     return status;
 }
 
 static int place_long(struct shelf *sh, size_t i, uint64_t *offsets)
 {
     struct placed x = record(sh->ps, i);
-    choose(sh, &x, &sh->all, NULL, offsets);
+    choose(sh, &x, &sh->all, offsets);
     return insert_by_start(&sh->all, &x);
 }
 
@@ -261,7 +272,7 @@ static int place_all(struct shelf *sh, enum vm_pass_order order, struct vm_sort_
         status = sort_items(sh->ps, order, sh->width, pairs, &n, &nfirst);
     for (size_t k = 0; k < n && status == VM_OK; k++) {
         if (k == nfirst)
-            status = fill_buckets(sh);
+            status = fill_windows(sh);
         if (status == VM_OK)
             status = k < nfirst ? place_long(sh, pairs[k].value, offsets)
                                 : place_short(sh, pairs[k].value, offsets);
@@ -271,13 +282,13 @@ static int place_all(struct shelf *sh, enum vm_pass_order order, struct vm_sort_
 
 int vm_pass_ordered(const struct vm_pass *ps, enum vm_pass_order order, uint64_t *offsets)
 {
-    struct shelf sh = {.ps = ps, .width = bucket_width(ps), .first_fit = order == VM_ORDER_SIZE};
-    sh.nbuckets = ps->s->nsections / sh.width + 1;
+    struct shelf sh = {.ps = ps, .width = window_width(ps), .first_fit = order == VM_ORDER_SIZE};
+    sh.nwindows = ps->s->nsections / sh.width + 1;
     struct vm_sort_pair *pairs = malloc((2 * ps->p->nitems + 1) * sizeof *pairs);
     int status = pairs ? place_all(&sh, order, pairs, offsets) : VM_ENOMEM;
-    for (uint32_t b = 0; sh.bucket && b < sh.nbuckets; b++)
-        free(sh.bucket[b].at);
-    free(sh.bucket);
+    for (uint32_t b = 0; sh.window && b < sh.nwindows; b++)
+        free(sh.window[b].at);
+    free(sh.window);
     free(sh.all.at);
     free(pairs);
     return status;
