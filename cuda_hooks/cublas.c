@@ -22,7 +22,7 @@ struct scalars {
 static struct scalars scalars_of(const void *caller, cublasHandle_t handle)
 {
     typedef cublasStatus_t (*mode_fn)(cublasHandle_t, cublasPointerMode_t *);
-    static _Atomic(vm_any_fn) slot;
+    VM_LIBRARY_SLOT(slot);
     mode_fn get = (mode_fn)vm_library_real(&cublas, &slot, "cublasGetPointerMode_v2", caller);
     cublasPointerMode_t mode = CUBLAS_POINTER_MODE_DEVICE;
     return (struct scalars){get && get(handle, &mode) == CUBLAS_STATUS_SUCCESS &&
@@ -148,7 +148,7 @@ static size_t scale_bytes(cublasComputeType_t compute, cudaDataType c)
     VM_EXPORT cublasStatus_t function params;                                                      \
     VM_EXPORT cublasStatus_t function params                                                       \
     {                                                                                              \
-        static _Atomic(vm_any_fn) slot;                                                            \
+        VM_LIBRARY_SLOT(slot);                                                                     \
         const void *caller = __builtin_return_address(0);                                          \
         cublasStatus_t(*real) params = (cublasStatus_t(*) params)vm_library_real(                  \
             &cublas, &slot, #function, caller);                                                    \

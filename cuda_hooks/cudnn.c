@@ -42,7 +42,8 @@ static size_t element_bytes(cudnnDataType_t type)
 static struct extent tensor_extent(const void *caller, cudnnTensorDescriptor_t desc)
 {
     struct extent e = {0, false, false};
-    static _Atomic(vm_any_fn) size_slot, shape_slot;
+    VM_LIBRARY_SLOT(size_slot);
+    VM_LIBRARY_SLOT(shape_slot);
     size_fn size = (size_fn)vm_library_real(&cudnn, &size_slot, "cudnnGetTensorSizeInBytes", caller);
     shape_fn shape =
         (shape_fn)vm_library_real(&cudnn, &shape_slot, "cudnnGetTensorNdDescriptor", caller);
@@ -65,7 +66,8 @@ static struct extent tensor_extent(const void *caller, cudnnTensorDescriptor_t d
 static struct extent filter_extent(const void *caller, cudnnFilterDescriptor_t desc)
 {
     struct extent e = {0, true, false}; /* filters have no strides */
-    static _Atomic(vm_any_fn) size_slot, shape_slot;
+    VM_LIBRARY_SLOT(size_slot);
+    VM_LIBRARY_SLOT(shape_slot);
     filter_size_fn size =
         (filter_size_fn)vm_library_real(&cudnn, &size_slot, "cudnnGetFilterSizeInBytes", caller);
     filter_shape_fn shape =
@@ -121,7 +123,7 @@ static const double no_beta; /* OUT_ALL: as with beta = 0 */
 #define VM_CUDNN(function, layer, direction, params, args, accesses)                               \
     VM_EXPORT cudnnStatus_t function params                                                        \
     {                                                                                              \
-        static _Atomic(vm_any_fn) slot;                                                            \
+        VM_LIBRARY_SLOT(slot);                                                                     \
         const void *caller = __builtin_return_address(0);                                          \
         cudnnStatus_t(*real) params = (cudnnStatus_t(*) params)vm_library_real(                    \
             &cudnn, &slot, #function, caller);                                                     \

@@ -1,6 +1,7 @@
 #include "library.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <string.h>
 
 static bool is_ours(void *p)
@@ -21,15 +22,24 @@ static void *in_loaded(const char *library, const char *name)
     return p && !is_ours(p) ? p : NULL;
 }
 
-vm_any_fn vm_library_real(const struct vm_library *lib, _Atomic(vm_any_fn) *slot, const char *name,
-                          const void *caller)
+/* The symbol in what the caller is linked with. */
+static void *of_caller(const void *caller, const char *name)
 {
-    vm_any_fn fn = atomic_load_explicit(slot, memory_order_acquire);
+    Dl_info info;
+    return dladdr(caller, &info) ? in_loaded(info.dli_fname, name) : NULL;
+}
+
+static int first_object(struct dl_phdr_info *info, size_t size, void *loads)
+{
+    *(unsigned long long *)loads = info->dlpi_adds + info->dlpi_subs;
+    return 1; /* the counters are the same for every object */
+}
+
+/* Searches; *shared is set when every caller gets this answer. */
+static void *search(const struct vm_library *lib, const char *name, const void *caller, bool *shared)
+{
     void *found = NULL, *first = NULL;
     unsigned copies = 0;
-    Dl_info info;
-    if (fn)
-        return fn;
     for (const char *const *s = lib->sonames; *s; s++) {
         void *p = in_loaded(*s, name);
         if (p && !first)
@@ -37,22 +47,33 @@ vm_any_fn vm_library_real(const struct vm_library *lib, _Atomic(vm_any_fn) *slot
         copies += p && p != found;
         found = p ? p : found;
     }
-    if (copies > 1) { /* two versions: never cached, each caller gets its own */
-        void *own = dladdr(caller, &info) ? in_loaded(info.dli_fname, name) : NULL;
-        found = own ? own : first;
-    } else if (!found) {
-        found = dlsym(RTLD_NEXT, name);
-        if (found && is_ours(found))
-            found = NULL;
-    }
+    *shared = copies == 1;
+    if (copies == 1)
+        return found;
+    found = of_caller(caller, name); /* several versions, or a SONAME that is not known here */
+    if (found || first)
+        return found ? found : first;
+    found = dlsym(RTLD_NEXT, name);
+    return found && !is_ours(found) ? found : NULL;
+}
+
+vm_any_fn vm_library_real(const struct vm_library *lib, struct vm_library_slot *slot, const char *name,
+                          const void *caller)
+{
+    unsigned long long loads = 0;
+    bool shared = false;
+    dl_iterate_phdr(first_object, &loads);
+    if (slot->fn && slot->loads == loads && (!slot->caller || slot->caller == caller))
+        return slot->fn;
+    void *found = search(lib, name, caller, &shared);
     if (!found) {
         vm_log(LIB_ABSENT, name);
         return NULL;
     }
-    memcpy(&fn, &found, sizeof fn);
-    if (copies <= 1)
-        atomic_store_explicit(slot, fn, memory_order_release);
-    return fn;
+    memcpy(&slot->fn, &found, sizeof found);
+    slot->caller = shared ? NULL : caller;
+    slot->loads = loads;
+    return slot->fn;
 }
 
 static uint64_t mix(uint64_t h, uint64_t v)

@@ -12,10 +12,20 @@ struct vm_library {
     const char *const *sonames; /* NULL-terminated, the newest first */
 };
 
-/* The library's function: after libvmem in the search order, else in a copy that was loaded under
- * one of the SONAMEs; where several are loaded, the one that the caller is linked with. NULL (and one
- * log line) if there is none. `slot` caches the answer. */
-vm_any_fn vm_library_real(const struct vm_library *lib, _Atomic(vm_any_fn) *slot, const char *name,
+/* One thread's last answer for one function. */
+struct vm_library_slot {
+    vm_any_fn fn;
+    const void *caller;
+    unsigned long long loads; /* libraries loaded and unloaded until then */
+};
+#define VM_LIBRARY_SLOT(name)                                                                      \
+    static _Thread_local struct vm_library_slot name __attribute__((tls_model("initial-exec")))
+
+/* The library's function in the copy that was loaded under one of the SONAMEs; where several are loaded,
+ * in the one that the caller is linked with; else after libvmem in the search order. NULL (and one
+ * log line) if there is none. `slot` is the calling thread's and caches the answer until a library
+ * comes or goes. */
+vm_any_fn vm_library_real(const struct vm_library *lib, struct vm_library_slot *slot, const char *name,
                           const void *caller);
 
 /* Begins a watched call. False: the call only passes (inside libvmem, or the doors are closed). True:
