@@ -12,7 +12,13 @@ struct bel_unit {
     uint32_t res, use, stamp;
     uint32_t clean;  /* pages [npages - clean, npages) have a valid host copy */
     uint64_t in_use; /* absolute op plus 1 */
+    uint64_t held;   /* absolute op before which it must not leave */
     uint64_t next;   /* absolute op of its next use; DEAD_KEY more where it is dead */
+};
+
+/* A unit that is to be back before its use. */
+struct hold {
+    uint32_t unit, use, lead, from; /* from: the op at which it is back */
 };
 
 struct belady {
@@ -29,6 +35,9 @@ struct belady {
     size_t n, cap;
     struct vm_use_entry *kept;
     size_t nkept, cap_kept;
+    const struct vm_belady_wishes *wishes;
+    struct hold *holds; /* by op */
+    uint32_t *hold_at;  /* nops + 1 */
 };
 
 static int note(struct belady *b, uint32_t unit, uint32_t npages, uint32_t k, bool dead)
@@ -84,7 +93,7 @@ static bool longest_idle(struct belady *b, uint64_t abs, uint64_t until, struct 
         if (top.stamp != x->stamp || !x->res)
             continue;
         passed[n++] = top;
-        found = x->in_use != abs + 1 && x->next >= until && x->next < DEAD_KEY;
+        found = x->in_use != abs + 1 && x->held <= abs && x->next >= until && x->next < DEAD_KEY;
     }
     if (found)
         *e = (struct vm_use_entry){b->bu[top.unit].next, top.unit, top.stamp};
@@ -101,7 +110,7 @@ static int choose(struct belady *b, uint32_t k, uint64_t abs, struct vm_use_entr
 {
     while (vm_use_heap_pop(&b->clean, e)) {
         struct bel_unit *x = &b->bu[e->unit];
-        if (e->stamp != x->stamp || x->in_use == abs + 1 || !x->res)
+        if (e->stamp != x->stamp || x->in_use == abs + 1 || x->held > abs || !x->res)
             continue;
         uint32_t gone = b->u->units[e->unit].npages - x->res;
         if (x->clean <= gone)
@@ -134,7 +143,7 @@ static int make_room(struct belady *b, uint64_t need, uint32_t k, uint64_t abs)
         struct bel_unit *x = &b->bu[e.unit];
         if (e.stamp != x->stamp || !x->res)
             continue;
-        if (x->in_use == abs + 1) {
+        if (x->in_use == abs + 1 || x->held > abs) {
             rc = keep(b, e);
             continue;
         }
@@ -187,6 +196,62 @@ static int settle(struct belady *b, struct vm_page_ref ref, uint32_t k, uint64_t
     return vm_use_heap_push(&b->heap, key, ref.unit, x->stamp);
 }
 
+/* Units that the wishes want back at op k: their pages count as needed, and stay until their use. */
+static uint64_t begin_holds(struct belady *b, uint32_t k, uint64_t abs)
+{
+    uint64_t need = 0;
+
+    for (uint32_t i = b->hold_at[k]; i < b->hold_at[k + 1]; i++) {
+        const struct hold *h = &b->holds[i];
+        const struct vm_page_unit *un = &b->u->units[h->unit];
+        struct bel_unit *x = &b->bu[h->unit];
+        uint32_t before = h->use > un->use ? h->use - 1 : un->use + un->nuses - 1;
+        if (x->use != before)
+            continue; /* the first pass: it is not there yet */
+        x->held = abs + h->lead;
+        x->in_use = abs + 1;
+        need += un->npages - x->res;
+    }
+    return need;
+}
+
+static void end_holds(struct belady *b, uint32_t k, uint64_t abs)
+{
+    for (uint32_t i = b->hold_at[k]; i < b->hold_at[k + 1]; i++)
+        if (b->bu[b->holds[i].unit].held == abs + b->holds[i].lead)
+            b->bu[b->holds[i].unit].res = b->u->units[b->holds[i].unit].npages;
+}
+
+static int find_holds(struct belady *b)
+{
+    uint32_t n = (uint32_t)b->u->nops;
+    const uint32_t *lead = b->wishes ? b->wishes->lead : NULL;
+    size_t count = 0;
+
+    for (size_t i = 0; i < b->u->nuses && lead; i++)
+        count += lead[i] > 0;
+    b->hold_at = calloc(n + 2, sizeof *b->hold_at);
+    b->holds = malloc((count + 1) * sizeof *b->holds);
+    if (!b->hold_at || !b->holds)
+        return VM_ENOMEM;
+    for (uint32_t pass = 0; pass < 2 && lead; pass++) {
+        for (uint32_t i = 0; i < b->u->nunits; i++)
+            for (uint32_t j = 0; j < b->u->units[i].nuses; j++) {
+                uint32_t use = b->u->units[i].use + j;
+                if (!lead[use])
+                    continue;
+                uint32_t from = (b->u->uses[use].op + n - lead[use]) % n;
+                if (!pass)
+                    b->hold_at[from + 2]++;
+                else
+                    b->holds[b->hold_at[from + 1]++] = (struct hold){i, use, lead[use], from};
+            }
+        for (uint32_t k = 0; k < n && !pass; k++)
+            b->hold_at[k + 2] += b->hold_at[k + 1];
+    }
+    return VM_OK;
+}
+
 static int one_pass(struct belady *b)
 {
     int rc = VM_OK;
@@ -199,9 +264,12 @@ static int one_pass(struct belady *b)
             x->in_use = abs + 1;
             need += b->u->units[b->u->refs[r].unit].npages - x->res;
         }
-        if (need)
-            rc = make_room(b, need, k, abs);
+        need += begin_holds(b, k, abs);
+        uint64_t extra = b->wishes && b->wishes->extra ? b->wishes->extra[k] : 0;
+        if (need || extra)
+            rc = make_room(b, need + extra, k, abs);
         b->resident += need;
+        end_holds(b, k, abs);
         for (uint32_t r = lo; r < hi && !rc; r++)
             b->bu[b->u->refs[r].unit].res = b->u->units[b->u->refs[r].unit].npages;
         for (uint32_t r = lo; r < hi && !rc; r++)
@@ -281,9 +349,9 @@ static int find_relief(struct belady *b)
 }
 
 int vm_belady(const struct vm_page_units *u, uint64_t capacity, enum vm_belady_rule rule,
-              struct vm_eviction **list, size_t *count)
+              const struct vm_belady_wishes *wishes, struct vm_eviction **list, size_t *count)
 {
-    struct belady b = {.u = u, .capacity = capacity, .rule = rule};
+    struct belady b = {.u = u, .capacity = capacity, .rule = rule, .wishes = wishes};
     uint32_t *snapshot = calloc(u->nunits + 1, sizeof *snapshot);
     int rc = VM_ENOMEM;
 
@@ -294,6 +362,8 @@ int vm_belady(const struct vm_page_units *u, uint64_t capacity, enum vm_belady_r
             b.bu[i].clean = u->units[i].npages; /* what is never written has its copy for good */
         }
         rc = find_relief(&b);
+        if (!rc)
+            rc = find_holds(&b);
         if (!rc)
             rc = unused_units(&b);
         size_t keep_n = b.n;
@@ -308,6 +378,8 @@ int vm_belady(const struct vm_page_units *u, uint64_t capacity, enum vm_belady_r
     free(b.bu);
     free(b.kept);
     free(b.relief);
+    free(b.holds);
+    free(b.hold_at);
     vm_use_heap_fini(&b.heap);
     vm_use_heap_fini(&b.clean);
     vm_use_heap_fini(&b.idle);

@@ -20,9 +20,15 @@ enum vm_belady_rule {
                          /* used first, so that the copy out can begin early; else farthest       */
 };
 
+/* Wishes beyond the rule; both may be NULL. */
+struct vm_belady_wishes {
+    const uint32_t *lead;  /* per use: ops before it at which the unit's pages are back already */
+    const uint32_t *extra; /* per op: pages to keep free beside what it needs                    */
+};
+
 /* Evictions of one iteration of the steady state with `capacity` pages. *list is malloc'd, the
- * caller frees it. VM_OK, VM_UNFIT, VM_ENOMEM. Thread-safe. O(uses log units). */
+ * caller frees it. VM_OK, VM_UNFIT (also where a wish does not fit), VM_ENOMEM. Thread-safe. O(uses log units). */
 int vm_belady(const struct vm_page_units *u, uint64_t capacity, enum vm_belady_rule rule,
-              struct vm_eviction **list, size_t *count);
+              const struct vm_belady_wishes *wishes, struct vm_eviction **list, size_t *count);
 
 #endif

@@ -14,6 +14,7 @@ struct work {
     const struct vm_machine *m;
     uint64_t capacity; /* what the ops may fill */
     double window_ns;
+    struct vm_belady_wishes wishes;
     struct vm_eviction *ev;
     size_t nev;
     struct vm_move *moves;
@@ -111,6 +112,11 @@ static void add_cyclic(int64_t *delta, int64_t *at_start, uint32_t n, uint64_t l
         *at_start += v;
 }
 
+static uint32_t lead_of(const struct work *w, uint32_t use)
+{
+    return w->wishes.lead ? w->wishes.lead[use] : 0;
+}
+
 /* Pages that are resident during each op if every eviction happens at the op that needs the room
  * and every return at the op that needs the pages. */
 static int64_t *occupancy(const struct work *w)
@@ -140,7 +146,7 @@ static int64_t *occupancy(const struct work *w)
         if (e->dead || e->use == VM_NONE)
             continue;
         uint32_t next = vm_page_next_use(w->u, &w->u->units[e->unit], e->use, &wraps);
-        uint64_t to = w->u->uses[next].op + (wraps ? n : 0);
+        uint64_t to = w->u->uses[next].op + (wraps ? n : 0) - lead_of(w, next);
         add_cyclic(occ, &now, n, e->need_op, to, -(int64_t)e->npages);
     }
     for (uint32_t k = 0; k < n; k++) {
@@ -155,7 +161,8 @@ static int64_t *occupancy(const struct work *w)
 struct fetch {
     uint32_t unit, use, gap_op; /* use that needs the pages; op of the use before */
     uint32_t npages;
-    uint64_t need; /* op, plus nops where the gap wraps */
+    uint32_t lead;
+    uint64_t need; /* op at which the pages should be back */
 };
 
 static int cmp_fetch(const void *a, const void *b)
@@ -189,13 +196,12 @@ static int collect_fetches(const struct work *w, struct fetch **out, size_t *cou
         const struct vm_page_unit *un = &w->u->units[e->unit];
         uint32_t next = vm_page_next_use(w->u, un, e->use, &wraps);
         uint32_t pages = away[e->use] < un->npages ? away[e->use] : un->npages;
-        f[n++] = (struct fetch){e->unit, next, w->u->uses[e->use].op, pages,
-                                w->u->uses[next].op + (wraps ? w->u->nops : 0)};
+        uint32_t lead = lead_of(w, next);
+        f[n++] = (struct fetch){e->unit, next, w->u->uses[e->use].op, pages, lead,
+                                (w->u->uses[next].op + w->u->nops - lead) % w->u->nops};
         away[e->use] = 0;
     }
     free(away);
-    for (size_t i = 0; i < n; i++) /* in the order of the iteration in which they are needed */
-        f[i].need %= w->u->nops;
     qsort(f, n, sizeof *f, cmp_fetch);
     *out = f;
     *count = n;
@@ -257,7 +263,8 @@ static int place_fetches(struct work *w, const int64_t *occ)
             if (op < 0)
                 op = 0;
             rc = add_move(w, (struct vm_move){.op = (uint32_t)op,
-                                              .need_op = (uint32_t)f[i].need + (early ? n : 0),
+                                              .need_op = (uint32_t)f[i].need + f[i].lead +
+                                                         (early ? n : 0),
                                               .unit = f[i].unit, .use = f[i].use, .npages = m,
                                               .kind = VM_ACT_IN, .reason = VM_WHY_CAPACITY});
             left -= m;
@@ -368,21 +375,31 @@ static bool better(const struct vm_schedule *a, const struct vm_schedule *b)
     return a->sim.iteration_ns < b->sim.iteration_ns;
 }
 
-/* One set of evictions, timed, and timed again by what the simulation says. */
+/* What a set of evictions is made from. */
+struct choice {
+    uint64_t usable; /* pages */
+    enum vm_belady_rule rule;
+    struct vm_belady_wishes wishes;
+};
+
+/* One set of evictions, timed, and timed again by what the simulation says. start_ns (nops, the caller's)
+ * receives the op times of the schedule given. */
 static int make(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
-                uint64_t usable, enum vm_belady_rule rule, unsigned rounds,
-                struct vm_schedule *out)
+                const struct choice *c, unsigned rounds, struct vm_schedule *out, double *start_ns)
 {
-    struct work w = {.u = u, .m = m, .capacity = usable, .window_ns = vm_schedule_window(u, m)};
+    struct work w = {.u = u, .m = m, .capacity = c->usable, .window_ns = vm_schedule_window(u, m),
+                     .wishes = c->wishes};
     struct vm_schedule best = {0}, s;
     double *start = malloc((u->nops + 1) * sizeof *start);
-    int rc = vm_belady(u, usable, rule, &w.ev, &w.nev);
+    int rc = vm_belady(u, c->usable, c->rule, &c->wishes, &w.ev, &w.nev);
     int64_t *occ = rc ? NULL : occupancy(&w);
 
     if (!rc && (!occ || !start))
         rc = VM_ENOMEM;
     if (!rc)
         rc = time_moves(&w, occ, NULL, total, &best, start);
+    if (!rc)
+        memcpy(start_ns, start, u->nops * sizeof *start);
     for (unsigned i = 0; i < rounds && !rc; i++) {
         if (best.sim.iteration_ns <= 1.0005 * best.sim.compute_ns)
             break;
@@ -393,6 +410,7 @@ static int make(const struct vm_page_units *u, const struct vm_machine *m, uint6
         if (better(&s, &best)) {
             vm_schedule_fini(&best);
             best = s;
+            memcpy(start_ns, start, u->nops * sizeof *start);
         } else {
             vm_schedule_fini(&s);
         }
@@ -435,22 +453,57 @@ void vm_unfit_text(const struct vm_page_units *u, uint64_t capacity, struct vm_e
                  (unsigned long long)(capacity * u->page_bytes >> 20));
 }
 
-int vm_schedule_build(const struct vm_page_units *u, const struct vm_machine *m,
-                      const struct vm_schedule_options *opt, struct vm_schedule *out,
-                      struct vm_error *why)
+/* ---- search -----------------------------------------------------------------------------------*/
+
+/* The best schedule so far and what it came from. */
+struct best {
+    struct vm_schedule s;
+    struct choice from;
+    double *start_ns;
+    bool have;
+};
+
+static bool good_enough(const struct best *b)
+{
+    return b->have && b->s.sim.iteration_ns <= 1.0005 * b->s.sim.compute_ns;
+}
+
+/* Makes a schedule from *c and keeps it if it beats the best. */
+static int try_choice(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
+                      const struct choice *c, unsigned rounds, struct best *b, bool *improved)
+{
+    double *start = malloc((u->nops + 1) * sizeof *start);
+    struct vm_schedule s;
+
+    *improved = false;
+    if (!start)
+        return VM_ENOMEM;
+    int rc = make(u, m, total, c, rounds, &s, start);
+    if (rc) {
+        free(start);
+        return rc;
+    }
+    if (b->have && !better(&s, &b->s)) {
+        vm_schedule_fini(&s);
+        free(start);
+        return VM_OK;
+    }
+    if (b->have)
+        vm_schedule_fini(&b->s);
+    free(b->start_ns);
+    *b = (struct best){s, *c, start, true};
+    *improved = true;
+    return VM_OK;
+}
+
+/* The rules, with more and more pages kept free. */
+static int try_rules(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
+                     const struct vm_schedule_options *opt, struct best *b)
 {
     static const double floats[] = {0, 0.005, 0.01, 0.02, 0.04, 0.08};
-    uint64_t total = opt->capacity_pages ? opt->capacity_pages : m->device_bytes / u->page_bytes;
-    uint64_t work = vm_page_units_work(u, NULL);
-    struct vm_schedule best = {0}, s;
-    bool have = false;
-
-    if (work > total) {
-        vm_unfit_text(u, total, why);
-        return VM_UNFIT;
-    }
-    uint64_t last = UINT64_MAX;
+    uint64_t work = vm_page_units_work(u, NULL), last = UINT64_MAX;
     size_t n = opt->effort ? sizeof floats / sizeof floats[0] : 1;
+
     for (size_t i = 0; i < n; i++) {
         uint64_t fl = opt->float_pages + (uint64_t)(floats[i] * (double)total);
         uint64_t usable = total > fl && total - fl > work ? total - fl : work;
@@ -458,23 +511,190 @@ int vm_schedule_build(const struct vm_page_units *u, const struct vm_machine *m,
             continue;
         last = usable;
         for (int rule = VM_BELADY_FARTHEST; rule <= VM_BELADY_IDLE; rule++) {
-            int rc = make(u, m, total, usable, (enum vm_belady_rule)rule, opt->effort ? 3 : 1, &s);
-            if (rc && !have)
+            struct choice c = {.usable = usable, .rule = (enum vm_belady_rule)rule};
+            bool improved;
+            int rc = try_choice(u, m, total, &c, opt->effort ? 3 : 1, b, &improved);
+            if (rc && !b->have)
                 return rc;
-            if (!rc && (!have || better(&s, &best))) {
-                if (have)
-                    vm_schedule_fini(&best);
-                best = s;
-                have = true;
-            } else if (!rc) {
-                vm_schedule_fini(&s);
-            }
-            if (!opt->effort || best.sim.iteration_ns <= 1.0005 * best.sim.compute_ns)
-                goto found;
+            if (!opt->effort || good_enough(b))
+                return VM_OK;
         }
     }
-found:
-    *out = best;
+    return VM_OK;
+}
+
+/* Ops that wait, longest first. */
+struct wait {
+    double ns;
+    uint32_t op;
+};
+
+static int cmp_wait(const void *a, const void *b)
+{
+    const struct wait *x = a, *y = b;
+    if (x->ns != y->ns)
+        return x->ns > y->ns ? -1 : 1;
+    return x->op < y->op ? -1 : x->op > y->op;
+}
+
+static size_t find_waits(const struct vm_page_units *u, const double *start, struct wait *w)
+{
+    size_t n = 0;
+    double end = 0;
+
+    for (uint32_t k = 0; k < u->nops; k++) {
+        double ns = start[k] - end;
+        if (ns > 1e-4 * (start[u->nops - 1] + (double)u->dur_ns[u->nops - 1]))
+            w[n++] = (struct wait){ns, k};
+        end = start[k] + (double)u->dur_ns[k];
+    }
+    qsort(w, n, sizeof *w, cmp_wait);
+    return n;
+}
+
+/* Two ways to shorten the wait before op k: what it needs comes back `ops` ops earlier; or its room is
+ * made so much earlier. Changes the wishes in lead[] or extra[]; false if nothing can be changed. */
+static bool ask_earlier(const struct vm_page_units *u, uint32_t k, uint32_t ops, uint32_t *lead)
+{
+    bool any = false;
+
+    for (uint32_t r = u->op_first[k]; r < u->op_first[k + 1]; r++) {
+        const struct vm_page_unit *un = &u->units[u->refs[r].unit];
+        uint32_t use = u->refs[r].use, n = (uint32_t)u->nops;
+        if (use == un->use && !(un->flags & VM_UNIT_CYCLIC))
+            continue;
+        uint32_t before = use > un->use ? use - 1 : un->use + un->nuses - 1;
+        uint32_t gap = (k + n - u->uses[before].op) % n;
+        uint32_t most = gap ? gap - 1 : n - 1;
+        if (!(u->uses[before].flags & VM_PU_LIVE_AFTER) || most < 2)
+            continue;
+        uint32_t want = ops < most ? ops : most;
+        any |= want > lead[use];
+        lead[use] = want > lead[use] ? want : lead[use];
+    }
+    return any;
+}
+
+static bool make_room_earlier(const struct vm_page_units *u, uint32_t k, uint32_t ops,
+                              uint32_t *extra)
+{
+    uint32_t n = (uint32_t)u->nops, fresh = 0;
+    bool any = false;
+
+    for (uint32_t r = u->op_first[k]; r < u->op_first[k + 1]; r++) {
+        const struct vm_page_unit *un = &u->units[u->refs[r].unit];
+        if (u->refs[r].use == un->use && !(un->flags & VM_UNIT_CYCLIC))
+            fresh += un->npages;
+    }
+    for (uint32_t i = 1; i <= ops && i < n && fresh; i++) {
+        uint32_t j = (k + n - i) % n;
+        any |= extra[j] < fresh;
+        extra[j] = extra[j] > fresh ? extra[j] : fresh;
+    }
+    return any;
+}
+
+/* As many tries as take about a second or two on traces of any size. */
+static unsigned refine_tries(const struct vm_page_units *u, unsigned effort)
+{
+    size_t n = 500000 / (u->nuses + 1000);
+
+    n = n < 4 ? 4 : n > 150 ? 150 : n;
+    return (unsigned)(effort > 1 ? 10 * n : n);
+}
+
+/* Local search: takes the longest waits one after the other, wishes for what they wait for earlier, and
+ * keeps what makes the iteration shorter. */
+static int refine(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
+                  unsigned tries, struct best *b)
+{
+    static const uint32_t steps[] = {2, 4, 8, 16, 32};
+    uint32_t *lead = calloc(2 * (u->nuses + 1), sizeof *lead);
+    uint32_t *extra = calloc(2 * (u->nops + 1), sizeof *extra);
+    uint32_t *lead2 = lead ? lead + u->nuses + 1 : NULL, *extra2 = extra ? extra + u->nops + 1 : NULL;
+    struct wait *w = malloc((u->nops + 1) * sizeof *w);
+    int rc = lead && extra && w ? VM_OK : VM_ENOMEM;
+    size_t n = rc ? 0 : find_waits(u, b->start_ns, w);
+
+    for (size_t i = 0, moves = 0; !rc && tries && i < n && !good_enough(b); moves++) {
+        size_t kind = moves / (sizeof steps / sizeof *steps) % 2;
+        uint32_t ops = steps[moves % (sizeof steps / sizeof *steps)];
+        bool improved = false;
+        memcpy(lead2, lead, (u->nuses + 1) * sizeof *lead);
+        memcpy(extra2, extra, (u->nops + 1) * sizeof *extra);
+        if (kind ? make_room_earlier(u, w[i].op, ops, extra2) : ask_earlier(u, w[i].op, ops, lead2)) {
+            struct choice c = b->from;
+            c.wishes = (struct vm_belady_wishes){lead2, extra2};
+            tries--;
+            rc = try_choice(u, m, total, &c, 0, b, &improved);
+            rc = rc == VM_UNFIT ? VM_OK : rc; /* the wish does not fit: not this way */
+        }
+        if (improved) {
+            memcpy(lead, lead2, (u->nuses + 1) * sizeof *lead);
+            memcpy(extra, extra2, (u->nops + 1) * sizeof *extra);
+            n = find_waits(u, b->start_ns, w);
+            i = 0;
+            moves = SIZE_MAX; /* the loop makes it 0 */
+        } else if (moves + 1 == 2 * sizeof steps / sizeof *steps) {
+            i++;
+            moves = SIZE_MAX;
+        }
+    }
+    b->from.wishes = (struct vm_belady_wishes){NULL, NULL};
+    free(lead);
+    free(extra);
+    free(w);
+    return rc;
+}
+
+/* Refines the best, and both rules with nothing kept free: there a wish is likelier to fit. */
+static int refine_all(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
+                      unsigned tries, struct best *b)
+{
+    int rc = refine(u, m, total, tries, b);
+
+    for (int rule = VM_BELADY_FARTHEST; rule <= VM_BELADY_IDLE && !rc && !good_enough(b); rule++) {
+        struct choice c = {.usable = total, .rule = (enum vm_belady_rule)rule};
+        struct best other = {.have = false};
+        bool improved;
+        if (b->from.usable == total && b->from.rule == c.rule)
+            continue;
+        rc = try_choice(u, m, total, &c, 1, &other, &improved);
+        if (!rc)
+            rc = refine(u, m, total, tries, &other);
+        if (other.have && !rc && better(&other.s, &b->s)) {
+            struct best swap = *b;
+            *b = other;
+            other = swap;
+        }
+        if (other.have)
+            vm_schedule_fini(&other.s);
+        free(other.start_ns);
+    }
+    return rc;
+}
+
+int vm_schedule_build(const struct vm_page_units *u, const struct vm_machine *m,
+                      const struct vm_schedule_options *opt, struct vm_schedule *out,
+                      struct vm_error *why)
+{
+    uint64_t total = opt->capacity_pages ? opt->capacity_pages : m->device_bytes / u->page_bytes;
+    struct best b = {.have = false};
+
+    if (vm_page_units_work(u, NULL) > total) {
+        vm_unfit_text(u, total, why);
+        return VM_UNFIT;
+    }
+    int rc = try_rules(u, m, total, opt, &b);
+    if (!rc && opt->effort && !good_enough(&b))
+        rc = refine_all(u, m, total, refine_tries(u, opt->effort), &b);
+    free(b.start_ns);
+    if (rc) {
+        if (b.have)
+            vm_schedule_fini(&b.s);
+        return rc;
+    }
+    *out = b.s;
     return VM_OK;
 }
 
