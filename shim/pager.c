@@ -703,16 +703,36 @@ bool vm_pager_pump(struct vm_device *d)
 
 /* ---- one page for an operation --------------------------------------------------------------- */
 
-/* Its copy out is in flight: it stays, and the stream waits for the copy on the device. A reader
- * waits too, because a writer behind it will find the page resident and ask no more. */
+/* Every stream waits, on the device, for the copy out that `event` ends: the page will be found resident
+ * and nobody asks again, neither the next writer of the block nor those of its neighbours on the page or
+ * of whoever lives there next. Streams that come later wait when they are first seen. */
+static CUresult wait_everywhere(struct vm_device *d, CUevent event)
+{
+    CUresult r = CUDA_SUCCESS;
+    for (unsigned i = 0; i < d->nstreams && r == CUDA_SUCCESS; i++) {
+        struct vm_stream *t = d->streams[i];
+        if (!t->gone && !vm_stream_is_capturing(d, t))
+            r = vm_drv.p_cuStreamWaitEvent(t->handle, event, 0);
+    }
+    return r;
+}
+
+/* Its copy out is in flight: it stays, and the streams wait for the copy on the device. Where a default
+ * stream of another thread is known, which cannot be named from here, the page leaves first. */
 static int call_back(struct vm_device *d, uint64_t page, struct vm_stream *s, CUresult *error)
 {
-    CUresult r = set_access(d, page, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CUresult r = CUDA_SUCCESS;
     for (size_t i = 0; i < d->out_flight.count && r == CUDA_SUCCESS; i++) {
         const struct vm_flight *f = &d->out_flight.items[(d->out_flight.head + i) % d->out_flight.cap];
-        if (page >= f->page && page < f->page + f->npages)
-            r = vm_drv.p_cuStreamWaitEvent(s->handle, f->event, 0);
+        if (page < f->page || page >= f->page + f->npages)
+            continue;
+        for (unsigned k = 0; k < d->nstreams; k++)
+            if (d->streams[k]->thread && d->streams[k]->thread != s->thread)
+                return VM_PAGE_WAIT;
+        r = wait_everywhere(d, f->event);
     }
+    if (r == CUDA_SUCCESS)
+        r = set_access(d, page, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     if (r != CUDA_SUCCESS) {
         *error = r;
         return VM_EIO;

@@ -45,6 +45,11 @@ struct vm_stream *vm_stream_get(struct vm_device *d, CUstream handle, bool per_t
     s->cap = VM_TICKS;
     s->number = d->next_stream++;
     d->streams[d->nstreams++] = s;
+    /* pages that were called back while being copied out are waited for by the streams known then */
+    if (d->out_flight.count > 0 && !vm_stream_is_capturing(d, s)) {
+        size_t last = (d->out_flight.head + d->out_flight.count - 1) % d->out_flight.cap;
+        (void)vm_drv.p_cuStreamWaitEvent(handle, d->out_flight.items[last].event, 0);
+    }
     return s;
 }
 

@@ -160,7 +160,7 @@ static void put(const char *name, unsigned long long value)
 }
 
 /* One or two rules, of calls that libvmem.so makes for itself and must get over. */
-static void put_faults(uint64_t seed)
+static void put_faults(uint64_t seed, int verbose)
 {
     static const char *const rules[] = {
         "cuMemCreate:%u=OUT_OF_MEMORY",   "cuMemCreate:p=0.02=OUT_OF_MEMORY",
@@ -180,6 +180,8 @@ static void put_faults(uint64_t seed)
         strncat(text, one, sizeof text - strlen(text) - 1);
     }
     setenv("SIMGPU_FAULTS", text, 1);
+    if (verbose)
+        fprintf(stderr, "torture: faults %s\n", text);
 }
 
 static void set_stage(const struct options *o, const struct settings *s)
@@ -212,7 +214,7 @@ static void set_stage(const struct options *o, const struct settings *s)
     put("SIMGPU_SEED", o->seed);
     put("SIMGPU_HOST_NUMA", (unsigned long long)s->numa);
     if (o->faults)
-        put_faults(o->seed);
+        put_faults(o->seed, o->verbose);
     if (!o->vmem)
         return;
     setenv("LD_PRELOAD", o->vmem, 1);
