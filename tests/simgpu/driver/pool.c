@@ -171,7 +171,8 @@ CUresult sg_pool_give_back(struct sg_range *r, struct sg_stream *s)
 {
     struct sg_op *op = sg_op_new(SG_OP_FREE, SG_ENG_NONE);
     SG_CHECK(op, CUDA_ERROR_OUT_OF_MEMORY);
-    op->u.range = r;
+    op->u.freed.range = r;
+    op->u.freed.va = r->va;
     op->refs++;
     r->freed = op;
     r->freed_on = s->id;
@@ -181,12 +182,17 @@ CUresult sg_pool_give_back(struct sg_range *r, struct sg_stream *s)
     return sg_submit(s, op);
 }
 
+/* For the race checker a free is a write of every byte: what is not ordered before it is an error. */
 void sg_pool_freed(struct sg_op *op)
 {
-    struct sg_range *r = op->u.range;
-    /* The block may have been handed out again in the same stream, or be gone. */
-    if (sg_range_find(r->va) != r || r->freed != op)
+    struct sg_range *r = op->u.freed.range;
+    if (sg_range_find(op->u.freed.va) != r)
         return;
+    if (sg.cfg.racecheck) {
+        sg_race_access(op, r->map.phys, 0, r->map.phys->bytes, SIMGPU_WRITE, r->va);
+        sg_race_undefine(r->va, r->bytes);
+    }
+    /* It may have been handed out again in the same stream meanwhile; nothing has run on it since. */
     if (sg.cfg.mode == SG_FUNCTIONAL)
         memset((void *)r->va, 0xDB, r->bytes);
 }

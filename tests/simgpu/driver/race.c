@@ -356,7 +356,7 @@ static struct sg_phys *piece(uint64_t va, uint64_t end, uint64_t *off, size_t *b
     return m->phys;
 }
 
-static void undefine(uint64_t va, size_t bytes)
+void sg_race_undefine(uint64_t va, size_t bytes)
 {
     uint64_t off;
     size_t n;
@@ -382,7 +382,7 @@ void sg_race_copied(uint64_t dst, uint64_t src, size_t bytes)
         for (; i < p->shadow->n && p->shadow->seg[i].at < off + n; i++) {
             const struct seg g = p->shadow->seg[i];
             if (!g.written)
-                undefine(dst + (va - src) + (g.at - off), (size_t)(g.end - g.at));
+                sg_race_undefine(dst + (va - src) + (g.at - off), (size_t)(g.end - g.at));
         }
     }
 }

@@ -175,7 +175,10 @@ struct sg_op {
         struct sg_copy copy;
         struct sg_memset memset;
         struct sg_hostfn hostfn;
-        struct sg_range *range; /* SG_OP_FREE */
+        struct {
+            struct sg_range *range; /* may be gone when the operation executes ... */
+            uint64_t va;            /* ... unless this still leads to it */
+        } freed; /* SG_OP_FREE */
     } u;
 };
 
@@ -426,6 +429,7 @@ void sg_race_access(struct sg_op *op, struct sg_phys *p, uint64_t off, size_t by
 void sg_race_host_write(struct sg_phys *p, uint64_t off, size_t bytes);
 void sg_race_free(struct sg_phys *p, uint64_t off, size_t bytes, uint64_t va, const char *what);
 void sg_race_forget(struct sg_phys *p);
+void sg_race_undefine(uint64_t va, size_t bytes); /* the bytes hold nothing any more */
 void sg_race_copied(uint64_t dst, uint64_t src, size_t bytes);
 unsigned sg_race_lane_new(void);
 void sg_race_lane_drop(unsigned lane);

@@ -267,3 +267,31 @@ Test(calls, report_counts_calls)
     cr_assert(strstr(text, "\"peak_physical_bytes\": 3221225472"), "%s", text);
     cr_assert(strstr(text, "\"simulated\": true"), "%s", text);
 }
+
+/* A test can count what is called between two points of virtual time. */
+Test(calls, the_log_of_calls)
+{
+    char name[] = P_tmpdir "/simgpu-calls-XXXXXX", line[128], call[64];
+    int fd = mkstemp(name), status, launches = 0;
+    unsigned long long at, last = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        struct gpu g = START("SIMGPU_CALL_LOG", name);
+        for (int i = 0; i < 3; i++)
+            gpu_work(&g, 1000, 0, 0, NULL);
+        OK(cuCtxSynchronize());
+        exit(0);
+    }
+    waitpid(child, &status, 0);
+    cr_assert_eq(status, 0);
+    FILE *f = fdopen(fd, "r");
+    while (fgets(line, sizeof line, f)) {
+        cr_assert_eq(sscanf(line, "%llu %63s", &at, call), 2, "%s", line);
+        cr_assert(at >= last);
+        last = at;
+        launches += strcmp(call, "cuLaunchKernel") == 0;
+    }
+    fclose(f);
+    unlink(name);
+    cr_assert_eq(launches, 3);
+}

@@ -199,3 +199,40 @@ Test(race, the_default_stream_orders_blocking_streams_only)
 {
     expect(legacy_orders, "race: write by memset");
 }
+
+static void free_under_use(void)
+{
+    struct gpu g = START(RACE, "SIMGPU_MODE", mode);
+    CUstream s, t;
+    CUevent e;
+    CUdeviceptr a, b;
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    OK(cuMemAlloc(&b, 64));
+    OK(cuMemAllocAsync(&a, 64, s));
+    OK(cuMemsetD8Async(a, 1, 64, s));
+    OK(cuStreamSynchronize(s));
+    gpu_move(&g, b, a, 16, t); /* another stream still reads it */
+    OK(cuEventRecord(e, t));
+    if (right)
+        OK(cuStreamWaitEvent(s, e, 0));
+    OK(cuMemFreeAsync(a, s));
+    cuCtxSynchronize(); /* the read may come first or last: both are caught */
+}
+Test(race, a_stream_ordered_free_under_use)
+{
+    static const char *const modes[] = {"timing", "functional"};
+    for (int m = 0; m < 2; m++)
+        for (right = 0; right < 2; right++) {
+            int status;
+            mode = modes[m];
+            const char *text = gpu_stderr_of(free_under_use, &status);
+            cr_assert_eq(status, 0);
+            if (right)
+                cr_assert_str_eq(text, "", "%s: %s", mode, text);
+            else
+                cr_assert(strstr(text, "race: ") || strstr(text, "illegal address: kernel move"),
+                          "%s: %s", mode, text);
+        }
+}

@@ -367,6 +367,69 @@ Test(clock, a_kernel_on_host_memory_waits_for_the_link)
     cr_assert_float_eq(ms_between(a, b), 9.0, 0.05);
 }
 
+/* What mapping costs the host, seen by an event that is recorded when the calls are done. */
+static float map_cost(int chunks, const char *sync)
+{
+    START("SIMGPU_PRESET", "titanx-12g", "SIMGPU_UNMAP_SYNC", sync);
+    const size_t n = (size_t)2 << 20;
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    const CUmemAccessDesc rw = {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle h[64];
+    CUdeviceptr va;
+    CUevent a, b;
+    OK(cuEventCreate(&a, 0));
+    OK(cuEventCreate(&b, 0));
+    OK(cuMemAddressReserve(&va, 64 * n, 0, 0, 0));
+    for (int i = 0; i < chunks; i++)
+        OK(cuMemCreate(&h[i], n, &prop, 0));
+    OK(cuEventRecord(a, NULL));
+    for (int i = 0; i < chunks; i++)
+        OK(cuMemMap(va + (size_t)i * n, n, 0, h[i], 0));
+    OK(cuMemSetAccess(va, (size_t)chunks * n, &rw, 1));
+    OK(cuMemUnmap(va, (size_t)chunks * n));
+    OK(cuEventRecord(b, NULL));
+    return ms_between(a, b);
+}
+Test(clock, one_chunk_costs_what_was_measured)
+{
+    cr_assert_float_eq(map_cost(1, "0"), 0.074, 0.003); /* map 2, access 38, unmap 34 us */
+}
+Test(clock, chunks_cost_each)
+{
+    cr_assert_float_eq(map_cost(32, "0"), 0.014 + 32 * 0.060, 0.01);
+}
+
+static float unmap_under_work(const char *sync)
+{
+    struct gpu g = START("SIMGPU_PRESET", "titanx-12g", "SIMGPU_UNMAP_SYNC", sync);
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemGenericAllocationHandle h;
+    CUdeviceptr va;
+    CUstream s;
+    CUevent a, b;
+    OK(cuEventCreate(&a, 0));
+    OK(cuEventCreate(&b, 0));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAddressReserve(&va, (size_t)2 << 20, 0, 0, 0));
+    OK(cuMemCreate(&h, (size_t)2 << 20, &prop, 0));
+    OK(cuMemMap(va, (size_t)2 << 20, 0, h, 0));
+    OK(cuEventRecord(a, NULL));
+    gpu_work(&g, 10e6, 0, 0, s);
+    OK(cuMemUnmap(va, (size_t)2 << 20));
+    OK(cuEventRecord(b, NULL)); /* when the host goes on */
+    return ms_between(a, b);
+}
+Test(clock, an_unmap_waits_where_the_switch_says_so)
+{
+    cr_assert_gt(unmap_under_work("1"), 10.0f);
+}
+Test(clock, an_unmap_need_not_wait)
+{
+    cr_assert_lt(unmap_under_work("0"), 0.1f);
+}
+
 Test(clock, a_priority_goes_first)
 {
     struct gpu g = START("SIMGPU_PRESET", "titanx-12g");
