@@ -135,8 +135,13 @@ static void backward_step(struct maker *m, unsigned step, bool first)
 static void micro_batch(struct maker *m, unsigned index)
 {
     const struct program *p = m->p;
+    uint32_t old = m->input;
+    if (p->rebinds)
+        m->input = new_block(m, m->width[0]);
     struct vm_access up[1] = {touch(m->input, VM_WRITE | VM_TOTAL, 0)};
     op(m, VM_OP_COPY_HTOD, 0, "upload", m->width[0], 1, up);
+    if (p->rebinds)
+        drop_block(m, &old);
     for (unsigned s = 0; s < p->steps; s++)
         forward_step(m, s);
     for (unsigned s = p->steps; s-- > 0;) {
@@ -275,13 +280,14 @@ void program_draw(struct program *p, unsigned seed)
     p->unknown_update = program_random(&r, 2);
     p->unknown_maps = program_random(&r, 3) == 0;
     p->constants = program_random(&r, 2);
+    p->rebinds = program_random(&r, 3) == 0;
 }
 
 void program_print(const struct program *p)
 {
     printf("seed %u: layers %u steps %u accumulate %u setup %u first_differs %d upfront %d slices %d "
-           "quiet %d unknown maps/update/all %d/%d/%d marks %d constants %d: period %zu\n",
+           "quiet %d unknown maps/update/all %d/%d/%d marks %d constants %d rebinds %d: period %zu\n",
            p->seed, p->layers, p->steps, p->accumulate, p->setup_ops, p->first_differs, p->upfront,
            p->slices, p->quiet, p->unknown_maps, p->unknown_update, p->unknown_all, p->marks,
-           p->constants, p->period);
+           p->constants, p->rebinds, p->period);
 }

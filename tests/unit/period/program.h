@@ -22,6 +22,7 @@ struct program {
     bool unknown_all;    /* no library call is typed */
     bool marks;          /* vmem_step() after each iteration */
     bool constants;      /* layers also read a constant block */
+    bool rebinds;        /* each micro-batch has a new input block; the old one goes once that is filled */
     unsigned seed;
     /* results */
     size_t period;       /* ops of one iteration (not the first if it differs)  */
