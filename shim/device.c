@@ -12,6 +12,7 @@
 #include "driver.h"
 #include "executor.h"
 #include "host_memory.h"
+#include "host_pool.h"
 #include "recorder.h"
 
 struct vm_device *vm_devices[VM_MAX_DEVICES];
@@ -148,6 +149,7 @@ static int make_ready(struct vm_device *d)
     if (r == 0) {
         uint64_t host = vm_host_budget();
         d->host.limit_slots = host >> d->page_shift;
+        vm_host_pool_init(d);
         d->float_chunks = vm_amount_of(&vm_config()->float_share, d->budget_bytes,
                                        d->budget_bytes / 32) >> d->page_shift;
         r = vm_recorder_new(d);

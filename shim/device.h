@@ -42,6 +42,7 @@ enum vm_page_flags {
     VM_PGF_LOST = 8,     /* contents were dropped as dead: a read of them is an error */
     VM_PGF_ORPHAN = 16,  /* no live block any more, a copy still in flight           */
     VM_PGF_KNOWN = 32,   /* a block has lived on it: its fields mean something       */
+    VM_PGF_HOSTED = 64,  /* away, and its host slot is mapped at its address         */
 };
 
 struct vm_page {
@@ -137,6 +138,10 @@ struct vm_flights {
 };
 
 struct vm_host_pool {
+    bool numa;             /* slots are host-NUMA handles, mapped side by side at numa_base */
+    CUdeviceptr numa_base; /* reserved for limit_slots pages */
+    int numa_node;
+    CUmemGenericAllocationHandle *handles;
     struct {
         char *base;
         uint32_t slots;
@@ -232,6 +237,7 @@ struct vm_device {
     uint64_t mapped_chunks, peak_chunks;
     uint64_t out_bytes, in_bytes, demand_moves, dropped_bytes, regenerated;
     uint64_t failed_moves;
+    uint64_t hosted_ops; /* operations that did not fit and used host memory in part */
 
     void *scratch; /* candidates, when choosing what leaves */
     uint32_t cap_scratch;

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "config.h"
 #include "driver.h"
+#include "log.h"
 
 /* An arena is at most 1 GiB (registering holds a driver lock that slows the program's own calls:
  * facts on pinned memory say to go in steps), and small where pages are small. */
@@ -18,11 +20,68 @@ static uint32_t arena_slots(const struct vm_device *d)
     return (uint32_t)(n < left ? n : left);
 }
 
+/* n more slots of pinned memory. */
+static bool add_registered(struct vm_device *d, uint32_t n)
+{
+    struct vm_host_pool *h = &d->host;
+    size_t bytes = (size_t)n * d->page_bytes;
+    if (h->narenas == sizeof h->arenas / sizeof *h->arenas)
+        return false;
+    char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    if (p == MAP_FAILED)
+        return false;
+    if (vm_drv.p_cuMemHostRegister_v2(p, bytes, CU_MEMHOSTREGISTER_PORTABLE) != CUDA_SUCCESS) {
+        munmap(p, bytes);
+        return false;
+    }
+    h->arenas[h->narenas].base = p;
+    h->arenas[h->narenas].slots = n;
+    h->narenas++;
+    return true;
+}
+
+/* n more slots of host-NUMA handles, each mapped for good beside the last. */
+static bool add_numa(struct vm_device *d, uint32_t n)
+{
+    struct vm_host_pool *h = &d->host;
+    CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = h->numa_node}};
+    CUmemAccessDesc desc[2] = {
+        {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = d->ordinal},
+         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+        {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
+    CUmemGenericAllocationHandle *more = realloc(h->handles, (h->nslots + n) * sizeof *more);
+    if (!more)
+        return false;
+    h->handles = more;
+    CUdeviceptr first = h->numa_base + (CUdeviceptr)h->nslots * d->page_bytes;
+    uint32_t made = 0;
+    for (; made < n; made++) {
+        CUmemGenericAllocationHandle *x = &more[h->nslots + made];
+        if (vm_drv.p_cuMemCreate(x, d->page_bytes, &prop, 0) != CUDA_SUCCESS)
+            break;
+        if (vm_drv.p_cuMemMap(first + (CUdeviceptr)made * d->page_bytes, d->page_bytes, 0, *x, 0) !=
+            CUDA_SUCCESS) {
+            vm_drv.p_cuMemRelease(*x);
+            break;
+        }
+    }
+    if (made == n && vm_drv.p_cuMemSetAccess(first, n * d->page_bytes, desc, 2) == CUDA_SUCCESS)
+        return true;
+    if (made > 0)
+        vm_drv.p_cuMemUnmap(first, made * d->page_bytes);
+    while (made > 0)
+        vm_drv.p_cuMemRelease(more[h->nslots + --made]);
+    return false;
+}
+
 static int grow(struct vm_device *d)
 {
     struct vm_host_pool *h = &d->host;
     uint32_t n = arena_slots(d);
-    if (h->failed || n == 0 || h->narenas == sizeof h->arenas / sizeof *h->arenas)
+    if (h->failed || n == 0)
         return VM_NOTFOUND;
     if (h->nslots + n > h->cap_free) {
         uint32_t *f = realloc(h->free_slots, (h->nslots + n) * sizeof *f);
@@ -31,26 +90,37 @@ static int grow(struct vm_device *d)
         h->free_slots = f;
         h->cap_free = h->nslots + n;
     }
-    size_t bytes = (size_t)n * d->page_bytes;
-    char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1, 0);
-    if (p == MAP_FAILED) {
-        h->failed = true;
+    h->failed = !(h->numa ? add_numa(d, n) : add_registered(d, n));
+    if (h->failed)
         return VM_NOTFOUND;
-    }
-    if (vm_drv.p_cuMemHostRegister_v2(p, bytes, CU_MEMHOSTREGISTER_PORTABLE) != CUDA_SUCCESS) {
-        munmap(p, bytes);
-        h->failed = true;
-        return VM_NOTFOUND;
-    }
-    h->arenas[h->narenas].base = p;
-    h->arenas[h->narenas].slots = n;
-    h->narenas++;
     /* Pushed in reverse, so that slots come out in ascending order: neighbours share copies. */
     for (uint32_t i = n; i-- > 0;)
         h->free_slots[h->nfree++] = h->nslots + i;
     h->nslots += n;
     return 0;
+}
+
+void vm_host_pool_init(struct vm_device *d)
+{
+    struct vm_host_pool *h = &d->host;
+    int node = -1;
+    if (vm_config()->backend != VM_BACKEND_NUMA || h->limit_slots == 0)
+        return;
+    if (vm_drv.p_cuDeviceGetAttribute &&
+        vm_drv.p_cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, d->ordinal) !=
+            CUDA_SUCCESS)
+        node = -1;
+    h->numa_node = node < 0 ? 0 : node;
+    CUresult r = vm_drv.p_cuMemAddressReserve(&h->numa_base, h->limit_slots << d->page_shift,
+                                              d->page_bytes, 0, 0);
+    h->numa = r == CUDA_SUCCESS;
+    /* One arena now: containers may refuse such memory, and that should be known at the start. */
+    if (h->numa && grow(d) != 0) {
+        h->numa = h->failed = false;
+        vm_drv.p_cuMemAddressFree(h->numa_base, h->limit_slots << d->page_shift);
+    }
+    if (!h->numa)
+        vm_log(BACKEND_REFUSED);
 }
 
 int vm_host_slot_take(struct vm_device *d, uint32_t *slot)
@@ -70,8 +140,15 @@ void vm_host_slot_give(struct vm_device *d, uint32_t slot)
     d->host.in_use--;
 }
 
+CUmemGenericAllocationHandle vm_host_slot_handle(const struct vm_device *d, uint32_t slot)
+{
+    return d->host.handles[slot];
+}
+
 char *vm_host_slot_addr(const struct vm_device *d, uint32_t slot)
 {
+    if (d->host.numa)
+        return (char *)(d->host.numa_base + (CUdeviceptr)slot * d->page_bytes);
     for (unsigned i = 0;; i++) {
         if (slot < d->host.arenas[i].slots)
             return d->host.arenas[i].base + (size_t)slot * d->page_bytes;

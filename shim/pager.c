@@ -6,6 +6,7 @@
 #include "chunk_pool.h"
 #include "driver.h"
 #include "host_pool.h"
+#include "hosted.h"
 #include "stream.h"
 
 /* Copies in flight a direction: enough to keep the engine busy, few enough that an operation's own
@@ -384,6 +385,7 @@ static void gone(struct vm_device *d, uint64_t page)
     pg->flags &= (uint8_t)~VM_PGF_ORPHAN;
     if (matters && !drop) {
         vm_page_set_state(d, page, VM_PG_AWAY);
+        vm_host_page(d, page);
         return;
     }
     if (matters && drop) {
@@ -554,8 +556,12 @@ int vm_pager_in(struct vm_device *d, uint64_t page)
 static int start_in(struct vm_device *d, uint64_t page, CUresult *error)
 {
     struct vm_page *pg = &d->pages[page];
+    /* What was written into the host slot where it lies must be there before it is copied. */
+    if ((pg->flags & VM_PGF_HOSTED) && !vm_streams_reached(d, vm_page_touched(d, page)))
+        return VM_PAGE_WAIT;
     if (take_chunk(d, page) != 0)
         return VM_NOTFOUND;
+    vm_unhost_page(d, page);
     CUevent e = vm_event_take(d);
     CUresult r = e ? vm_drv.p_cuMemcpyHtoDAsync_v2(d->chunks[pg->chunk].alias,
                                                    vm_host_slot_addr(d, pg->host), d->page_bytes,
@@ -603,7 +609,8 @@ static bool pump_in_wait(struct vm_device *d)
             CUresult ignored;
             if (start_in(d, page, &ignored) != 0)
                 break;
-        } else if ((pg->flags & VM_PGF_WANT_IN) && pg->state == VM_PG_LEAVING) {
+        } else if ((pg->flags & VM_PGF_WANT_IN) &&
+                   (pg->state == VM_PG_LEAVING || pg->state == VM_PG_WAIT_OUT)) {
             break; /* not gone yet: its turn comes when it is */
         }
         pg->flags &= (uint8_t)~VM_PGF_WANT_IN;
@@ -805,6 +812,7 @@ int vm_pager_step(struct vm_device *d, uint64_t page, struct vm_stream *s, bool 
             r = start_in(d, page, error);
             return r == 0 ? VM_PAGE_WAIT : r;
         }
+        vm_unhost_page(d, page);
         vm_page_set_state(d, page, VM_PG_EMPTY);
         forget_host(d, page);
         return fill_empty(d, page, most, error);

@@ -4,6 +4,7 @@
 #include "chunk_pool.h"
 #include "executor.h"
 #include "hints.h"
+#include "hosted.h"
 #include "log.h"
 #include "pager.h"
 #include "stream.h"
@@ -64,11 +65,15 @@ static uint64_t pages_of_op(const struct vm_device *d, const struct vm_op *op)
     return n;
 }
 
+static unsigned long long kib(const struct vm_device *d, uint64_t pages)
+{
+    return (unsigned long long)((pages << d->page_shift) >> 10);
+}
+
 static CUresult unfit(const struct vm_device *d, const struct vm_op *op)
 {
-    vm_log(OP_UNFIT, op->name ? op->name : "an operation",
-           (unsigned long long)((pages_of_op(d, op) << d->page_shift) >> 10),
-           (unsigned long long)((d->max_chunks << d->page_shift) >> 10));
+    vm_log(OP_UNFIT, op->name ? op->name : "an operation", kib(d, pages_of_op(d, op)),
+           kib(d, d->max_chunks));
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -118,8 +123,15 @@ static CUresult one_round(struct vm_device *d, struct vm_op *op, struct vm_strea
     d->missing = p.missing;
     if (p.missing == 0 || send_away(d, p.missing))
         return CUDA_SUCCESS;
-    if (*stuck && !p.waiting && d->entered == 0 && d->in_flight.count == 0)
-        return unfit(d, op);
+    if (*stuck && !p.waiting && d->entered == 0 && d->in_flight.count == 0) {
+        if (!vm_host_rest(d, op))
+            return unfit(d, op);
+        d->hosted_ops++;
+        vm_log(OP_HOSTED, op->name ? op->name : "an operation", kib(d, pages_of_op(d, op)),
+               kib(d, d->max_chunks));
+        *done = true;
+        return CUDA_SUCCESS;
+    }
     *stuck = true;
     return CUDA_SUCCESS;
 }

@@ -46,7 +46,7 @@ static const char *const state_names[] = {"pass-through", "recording", "planned"
 static size_t stats_text(char *buf, size_t n)
 {
     struct vmem_stats s = {0};
-    uint64_t period = 0, page = 0, failed = 0;
+    uint64_t period = 0, page = 0, failed = 0, hosted = 0;
     for (unsigned i = 0; i < VM_MAX_DEVICES; i++) {
         struct vm_device *d = vm_devices[i];
         if (!d || d->unserved)
@@ -56,6 +56,7 @@ static size_t stats_text(char *buf, size_t n)
             period = vm_recorder_period(d);
         page = d->page_bytes;
         failed += d->failed_moves;
+        hosted += d->hosted_ops;
     }
 #define U(x) (unsigned long long)(x)
     return vm_format(
@@ -64,11 +65,12 @@ static size_t stats_text(char *buf, size_t n)
         " \"peak_device_bytes\": %llu, \"peak_block_bytes\": %llu, \"host_bytes\": %llu,\n"
         " \"out_bytes\": %llu, \"in_bytes\": %llu, \"dropped_bytes\": %llu, \"demand_moves\": %llu,\n"
         " \"period_ops\": %llu, \"iterations\": %llu, \"planned_iterations\": %llu,\n"
-        " \"deviations\": %llu, \"regenerated\": %llu, \"failed_moves\": %llu}\n",
+        " \"deviations\": %llu, \"regenerated\": %llu, \"failed_moves\": %llu,\n"
+        " \"hosted_ops\": %llu}\n",
         state_names[s.state < 4 ? s.state : 0], vm_policy_name(), U(s.budget_bytes), U(page),
         U(s.peak_device_bytes), U(s.peak_block_bytes), U(s.host_bytes), U(s.out_bytes),
         U(s.in_bytes), U(s.dropped_bytes), U(s.demand_moves), U(period), U(s.iterations),
-        U(s.planned_iterations), U(s.deviations), U(s.regenerated), U(failed));
+        U(s.planned_iterations), U(s.deviations), U(s.regenerated), U(failed), U(hosted));
 #undef U
 }
 

@@ -21,11 +21,15 @@ def problem(budget_blocks, streams, seed, *habit, policy="auto", **extra):
 
 seed = int(sys.argv[1]) if len(sys.argv) > 1 else 1
 print(f"first seed {seed}")
-for policy, budget, streams, habit, wait in itertools.product(
-        ("lru", "auto"), (4, 12, 30), (1, 3), ((), ("eager",)), (0, 1)):
-    p = problem(budget, streams, seed, *habit, policy=policy, SIMGPU_UNMAP_SYNC=wait)
-    check(not p, f"seed {seed}, {policy}, {budget} blocks, {streams} streams, {habit}, wait {wait}: {p}")
+for policy, budget, streams, habit, backend in itertools.product(
+        ("lru", "auto"), (4, 12, 30), (1, 3), ((), ("eager",)), ("registered", "numa")):
+    p = problem(budget, streams, seed, *habit, policy=policy, SIMGPU_UNMAP_SYNC=seed % 2,
+                VMEM_BACKEND=backend)
+    check(not p, f"seed {seed}, {policy}, {budget} blocks, {streams} streams, {habit}, {backend}: {p}")
     seed += 1
+check(not problem(2, 1, seed, VMEM_BACKEND="numa"), "what does not fit runs from host memory")
+refused = problem(12, 1, seed, VMEM_BACKEND="numa", SIMGPU_HOST_NUMA=0)
+check(not refused, f"without host-NUMA memory pinned memory serves: {refused}")
 check(not problem(BLOCKS + 4, 1, seed, policy="pool"), "pool serves what fits")
 planted("a budget below one operation's blocks", problem(2, 1, seed))
 planted("a policy that does not page", problem(12, 1, seed, policy="none"))
