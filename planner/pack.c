@@ -151,36 +151,60 @@ int vm_pack_search(const struct vm_pack_problem *p, const struct vm_pack_options
     return status;
 }
 
-/* Searches between the proved bound and the best height: first at the bound, then, as long as nodes
- * are left, at half the distance that is still open. */
-static int descend(const struct vm_pack_problem *p, const struct vm_pack_options *opt, uint64_t *offsets,
-                   struct vm_pack_result *res, struct vm_error *why)
+/* Nodes of one search in the first round of a descent, for each item. */
+#define ROUND_NODES 40
+
+/* What a descent needs to know from one search to the next. */
+struct descent {
+    const struct vm_pack_problem *p;
+    const struct vm_pack_options *opt;
+    uint64_t *offsets;
+    struct vm_pack_result *res;
+    uint64_t round_nodes;
+    int over; /* nothing is left to spend, or the problem is too large to search */
+};
+
+/* One search at `target`. Lowers res->height or raises res->bound, or returns VM_TIMEOUT. */
+static int step_down(struct descent *d, uint64_t target, struct vm_error *why)
 {
-    struct vm_pack_options sub = *opt;
+    struct vm_pack_options sub = *d->opt;
     struct vm_pack_result found;
-    uint64_t target = res->bound, spent = 0;
-    int stalled = 0; /* the last search ran out of its share */
-    while (res->height > res->bound && !(stalled && target + 1 >= res->height)) {
-        sub.capacity = target;
-        sub.max_nodes = opt->max_nodes ? (opt->max_nodes - spent) / 2 + 1 : 0;
-        int status = vm_pack_search(p, &sub, offsets, &found, why);
-        if (status < 0)
-            return status;
-        spent += found.nodes;
-        res->nodes += found.nodes;
-        if (status == VM_OK)
-            res->height = found.height;
-        if (status == VM_UNFIT && found.bound > res->bound)
-            res->bound = found.bound;
-        stalled = status == VM_TIMEOUT;
-        if (opt->expired && opt->expired(opt->expired_arg))
-            break;
-        if (stalled && (!opt->max_nodes || spent >= opt->max_nodes))
-            break; /* too large to search, or nothing left to spend */
-        uint64_t low = stalled ? target : res->bound;
-        target = low + (res->height - low) / 2;
-        if (target >= res->height)
-            target = res->height - 1;
+    uint64_t left = d->opt->max_nodes ? d->opt->max_nodes - d->res->nodes : UINT64_MAX;
+    sub.capacity = target;
+    sub.max_nodes = d->round_nodes < left ? d->round_nodes : left;
+    int status = vm_pack_search(d->p, &sub, d->offsets, &found, why);
+    if (status < 0)
+        return status;
+    d->res->nodes += found.nodes;
+    if (status == VM_OK)
+        d->res->height = found.height;
+    if (status == VM_UNFIT && found.bound > d->res->bound)
+        d->res->bound = found.bound;
+    d->over = (status == VM_TIMEOUT && found.nodes == 0) ||
+              (d->opt->max_nodes && d->res->nodes >= d->opt->max_nodes) ||
+              (d->opt->expired && d->opt->expired(d->opt->expired_arg));
+    return status;
+}
+
+/* Searches between the proved bound and the best height: at the bound, then at half the distance to
+ * what is too hard for this round, to within a thousandth; then again with four times the nodes. */
+static int descend(struct descent *d, struct vm_error *why)
+{
+    struct vm_pack_result *res = d->res;
+    while (res->height > res->bound && !d->over) {
+        uint64_t hard = res->bound, target = res->bound;
+        while (res->height > target && !d->over) {
+            int status = step_down(d, target, why);
+            if (status < 0)
+                return status;
+            hard = status == VM_TIMEOUT ? target : hard > res->bound ? hard : res->bound;
+            if (status == VM_TIMEOUT && res->height - hard <= res->height / 1000)
+                break;
+            target = hard + (res->height - hard) / 2;
+            if (status == VM_TIMEOUT && target == hard)
+                break;
+        }
+        d->round_nodes *= 4;
     }
     return VM_OK;
 }
@@ -210,7 +234,9 @@ int vm_pack(const struct vm_pack_problem *p, const struct vm_pack_options *opt, 
         return status;
     }
     if (!opt->capacity && out.height > out.bound) {
-        status = descend(p, opt, offsets, &out, why);
+        struct descent d = {.p = p, .opt = opt, .offsets = offsets, .res = &out,
+                            .round_nodes = ROUND_NODES * (uint64_t)p->nitems + 1000};
+        status = descend(&d, why);
         if (status < 0)
             return status;
     }

@@ -126,7 +126,8 @@ struct scan {
 /* Is the record, whose hull meets the newcomer's, really live together with it? */
 static int truly_together(const struct scan *sc, const struct placed *r)
 {
-    return (r->spans == 1 && sc->x->spans == 1) || vm_sections_conflict(sc->s, r->item, sc->x->item);
+    return (r->spans == 1 && sc->x->spans == 1) ||
+           vm_sections_conflict(sc->s, r->item, sc->x->item) != 0;
 }
 
 /* The gap between the cursor and `end`, where a live record begins; the newcomer fits into it but for
@@ -145,19 +146,20 @@ static void consider_gap(struct scan *sc, uint64_t cursor, uint64_t end)
 static void scan_list(struct scan *sc, const struct list *l)
 {
     const struct placed *r = l->at, *end = l->at + l->n;
-    const uint32_t lo = sc->x->lo, hi = sc->x->hi, simple = sc->x->spans == 1;
+    const uint32_t lo = sc->x->lo, hi = sc->x->hi;
+    const int simple = sc->x->spans == 1;
     const uint64_t size = sc->size;
     uint64_t cursor = 0;
     for (; r < end; r++) {
-        uint64_t live = (r->lo < hi) & (lo < r->hi);
+        int live = (r->lo < hi) & (lo < r->hi);
         if (__builtin_expect(live & ((r->spans > 1) | !simple), 0))
-            live = (uint64_t)truly_together(sc, r);
+            live = truly_together(sc, r);
         if (__builtin_expect(r->start >= cursor + size, 0) && live) {
             consider_gap(sc, cursor, r->start);
             if (sc->best_waste == 0)
                 break;
         }
-        uint64_t top = r->end & -live;
+        uint64_t top = r->end & (0 - (uint64_t)live);
         cursor = top > cursor ? top : cursor;
     }
     sc->cursor = cursor;

@@ -14,7 +14,8 @@
 #include "units.h"
 
 static const char usage[] =
-    "usage: vmem plan [options] TRACE\n\n"
+    "usage: vmem plan [options] TRACE\n"
+    "       vmem plan --pack FILE.csv [options]   (vmem plan --pack --help tells more)\n\n"
     "Plans one iteration of a trace under a budget, and says what it would cost.\n\n"
     "  --budget SIZE       device memory (12GiB, or 60% of the peak; default: the trace's device)\n"
     "  --policy NAME       one of the policies below (default auto)\n"
@@ -192,6 +193,9 @@ int cmd_plan(int argc, char **argv)
     struct options o = {.policy = "auto"};
     struct loaded l = {0};
     struct vm_machine m;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--pack") == 0)
+            return cmd_pack(argc, argv);
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             help();
