@@ -9,8 +9,8 @@
 
 #include "sg_threads.h"
 
-struct sg_state sg = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER,
-                      .memfile = -1};
+struct sg_state sg = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER, .memfile = -1};
 _Thread_local bool sg_in_callback;
 
 static bool forked;
@@ -36,19 +36,34 @@ static const struct {
     const char *prefix;
     size_t offset;
 } price_rows[] = {
-#define PRICE(prefix, field) {prefix, offsetof(struct sg_prices, field)}
-    PRICE("cuLaunch", launch),           PRICE("cuGraphLaunch", launch),
-    PRICE("cuMemcpy", copy_async),       PRICE("cuMemset", memset_async),
-    PRICE("cuEventRecord", event),       PRICE("cuEventQuery", event),
-    PRICE("cuStreamQuery", event),       PRICE("cuStreamWaitEvent", event),
-    PRICE("cuStreamSynchronize", sync),  PRICE("cuEventSynchronize", sync),
-    PRICE("cuCtxSynchronize", sync),     PRICE("cuStreamCreate", stream_create),
-    PRICE("cuMemAllocAsync", event),     PRICE("cuMemAllocFromPoolAsync", event),
-    PRICE("cuMemFreeAsync", event),      PRICE("cuMemAddress", reserve),
-    PRICE("cuMemCreate", create),        PRICE("cuMemRelease", release),
-    PRICE("cuMemMap", map),              PRICE("cuMemSetAccess", access),
-    PRICE("cuMemUnmap", unmap),          PRICE("cuMemAlloc", alloc),
-    PRICE("cuMemFree", free_),           PRICE("cuMemHost", alloc),
+#define PRICE(prefix, field)                                                                       \
+    {                                                                                              \
+        prefix, offsetof(struct sg_prices, field)                                                  \
+    }
+    PRICE("cuLaunch", launch),
+    PRICE("cuGraphLaunch", launch),
+    PRICE("cuMemcpy", copy_async),
+    PRICE("cuMemset", memset_async),
+    PRICE("cuEventRecord", event),
+    PRICE("cuEventQuery", event),
+    PRICE("cuStreamQuery", event),
+    PRICE("cuStreamWaitEvent", event),
+    PRICE("cuStreamSynchronize", sync),
+    PRICE("cuEventSynchronize", sync),
+    PRICE("cuCtxSynchronize", sync),
+    PRICE("cuStreamCreate", stream_create),
+    PRICE("cuMemAllocAsync", event),
+    PRICE("cuMemAllocFromPoolAsync", event),
+    PRICE("cuMemFreeAsync", event),
+    PRICE("cuMemAddress", reserve),
+    PRICE("cuMemCreate", create),
+    PRICE("cuMemRelease", release),
+    PRICE("cuMemMap", map),
+    PRICE("cuMemSetAccess", access),
+    PRICE("cuMemUnmap", unmap),
+    PRICE("cuMemAlloc", alloc),
+    PRICE("cuMemFree", free_),
+    PRICE("cuMemHost", alloc),
     PRICE("cu", call),
 #undef PRICE
 };
@@ -58,7 +73,8 @@ uint32_t sg_call_cost(enum sg_id id)
     if (!costs[id])
         for (size_t i = 0; i < sizeof price_rows / sizeof *price_rows; i++)
             if (strncmp(sg_names[id], price_rows[i].prefix, strlen(price_rows[i].prefix)) == 0) {
-                memcpy(&costs[id], (const char *)&sg_prices + price_rows[i].offset, sizeof costs[id]);
+                memcpy(&costs[id], (const char *)&sg_prices + price_rows[i].offset,
+                       sizeof costs[id]);
                 break;
             }
     return costs[id];

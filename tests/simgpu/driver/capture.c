@@ -101,7 +101,8 @@ CUresult sg_capture_free(struct sg_stream *s, CUdeviceptr ptr)
     const struct sg_range *r = sg_range_find(ptr);
     SG_CHECK(!s->capture->invalid, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     SG_CHECK(r && r->va == ptr && r->of_graph, CUDA_ERROR_INVALID_VALUE);
-    SG_TRY(sg_node_add(s->capture->graph, CU_GRAPH_NODE_TYPE_MEM_FREE, NULL, s->front, s->nfront, &n));
+    SG_TRY(
+        sg_node_add(s->capture->graph, CU_GRAPH_NODE_TYPE_MEM_FREE, NULL, s->front, s->nfront, &n));
     n->freed = ptr;
     return set_front(s, &n, 1);
 }
@@ -111,7 +112,8 @@ bool sg_capture_blocks(struct sg_ctx *c)
 {
     bool blocked = false;
     (void)c;
-    for (struct sg_capture *k = captures; k && thread_mode != CU_STREAM_CAPTURE_MODE_RELAXED; k = k->next) {
+    for (struct sg_capture *k = captures; k && thread_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+         k = k->next) {
         bool own = pthread_equal(k->thread, pthread_self());
         if ((own && k->mode != CU_STREAM_CAPTURE_MODE_RELAXED) ||
             (!own && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
@@ -212,8 +214,8 @@ SG_CALL_S(cuStreamBeginCapture, cuStreamBeginCapture_ptsz, (CUstream s), (s))
 {
     return begin(s, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL, NULL, 0);
 }
-SG_CALL_S(cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz, (CUstream s, CUstreamCaptureMode mode),
-          (s, mode))
+SG_CALL_S(cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz,
+          (CUstream s, CUstreamCaptureMode mode), (s, mode))
 {
     return begin(s, mode, NULL, NULL, 0);
 }
@@ -291,7 +293,8 @@ static CUstreamCaptureStatus status_of(const struct sg_stream *s)
                                  : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
-SG_CALL_S(cuStreamIsCapturing, cuStreamIsCapturing_ptsz, (CUstream hs, CUstreamCaptureStatus *st), (hs, st))
+SG_CALL_S(cuStreamIsCapturing, cuStreamIsCapturing_ptsz, (CUstream hs, CUstreamCaptureStatus *st),
+          (hs, st))
 {
     struct sg_stream *s;
     SG_CHECK(st, CUDA_ERROR_INVALID_VALUE);
@@ -327,15 +330,15 @@ SG_CALL_S(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_ptsz,
     return info(s, st, id, NULL, NULL, NULL);
 }
 SG_CALL_S(cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v2_ptsz,
-          (CUstream s, CUstreamCaptureStatus *st, cuuint64_t *id, CUgraph *g, const CUgraphNode **deps,
-           size_t *n),
+          (CUstream s, CUstreamCaptureStatus *st, cuuint64_t *id, CUgraph *g,
+           const CUgraphNode **deps, size_t *n),
           (s, st, id, g, deps, n))
 {
     return info(s, st, id, g, deps, n);
 }
 SG_CALL_S(cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo_v3_ptsz,
-          (CUstream s, CUstreamCaptureStatus *st, cuuint64_t *id, CUgraph *g, const CUgraphNode **deps,
-           const CUgraphEdgeData **data, size_t *n),
+          (CUstream s, CUstreamCaptureStatus *st, cuuint64_t *id, CUgraph *g,
+           const CUgraphNode **deps, const CUgraphEdgeData **data, size_t *n),
           (s, st, id, g, deps, data, n))
 {
     if (data)
@@ -369,7 +372,7 @@ SG_CALL_S(cuStreamUpdateCaptureDependencies_v2, cuStreamUpdateCaptureDependencie
     return update(s, deps, n, flags);
 }
 
-SG_CALL(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode), (mode))
+SG_CALL(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), (mode))
 {
     SG_CHECK(mode && (unsigned)*mode <= CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_INVALID_VALUE);
     CUstreamCaptureMode old = thread_mode;

@@ -1,6 +1,6 @@
-/* Reads SIMGPU_* once, at the first call. A bad value gives one line on stderr that names it and the
- * way out, and every later call answers CUDA_ERROR_INVALID_VALUE: a typing error must not pass for a
- * measurement. */
+/* Reads SIMGPU_* once, at the first call. A bad value gives one line on stderr that names it and
+ * the way out, and every later call answers CUDA_ERROR_INVALID_VALUE: a typing error must not pass
+ * for a measurement. */
 #include "sg.h"
 
 #include <ctype.h>
@@ -23,8 +23,11 @@ static bool parse_size(const char *text, size_t *out)
     double v = strtod(text, &end);
     if (end == text || errno || v < 0)
         return false;
-    static const struct { const char *unit; double scale; } units[] = {
-        {"", 1}, {"B", 1}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0},
+    static const struct {
+        const char *unit;
+        double scale;
+    } units[] = {
+        {"", 1},     {"B", 1},    {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0},
         {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9},
     };
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)

@@ -90,7 +90,7 @@ static bool device_ok(CUdevice dev)
     return dev >= 0 && dev < sg.cfg.ndevices;
 }
 
-SG_CALL(cuDevicePrimaryCtxRetain, (CUcontext *out, CUdevice dev), (out, dev))
+SG_CALL(cuDevicePrimaryCtxRetain, (CUcontext * out, CUdevice dev), (out, dev))
 {
     SG_CHECK(out, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(device_ok(dev), CUDA_ERROR_INVALID_DEVICE);
@@ -161,7 +161,8 @@ SG_CALL(cuDevicePrimaryCtxSetFlags_v2, (CUdevice dev, unsigned flags), (dev, fla
     return primary_flags(dev, flags);
 }
 
-SG_CALL(cuDevicePrimaryCtxGetState, (CUdevice dev, unsigned *flags, int *active), (dev, flags, active))
+SG_CALL(cuDevicePrimaryCtxGetState, (CUdevice dev, unsigned *flags, int *active),
+        (dev, flags, active))
 {
     SG_CHECK(flags && active, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(device_ok(dev), CUDA_ERROR_INVALID_DEVICE);
@@ -181,22 +182,22 @@ static CUresult create(CUcontext *out, unsigned flags, CUdevice dev)
     *out = (CUcontext)c;
     return CUDA_SUCCESS;
 }
-SG_CALL(cuCtxCreate, (CUcontext *out, unsigned flags, CUdevice dev), (out, flags, dev))
+SG_CALL(cuCtxCreate, (CUcontext * out, unsigned flags, CUdevice dev), (out, flags, dev))
 {
     return create(out, flags, dev);
 }
-SG_CALL(cuCtxCreate_v2, (CUcontext *out, unsigned flags, CUdevice dev), (out, flags, dev))
+SG_CALL(cuCtxCreate_v2, (CUcontext * out, unsigned flags, CUdevice dev), (out, flags, dev))
 {
     return create(out, flags, dev);
 }
 SG_CALL(cuCtxCreate_v3,
-        (CUcontext *out, CUexecAffinityParam *params, int n, unsigned flags, CUdevice dev),
+        (CUcontext * out, CUexecAffinityParam *params, int n, unsigned flags, CUdevice dev),
         (out, params, n, flags, dev))
 {
     SG_CHECK(!params && n == 0, CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY);
     return create(out, flags, dev);
 }
-SG_CALL(cuCtxCreate_v4, (CUcontext *out, CUctxCreateParams *params, unsigned flags, CUdevice dev),
+SG_CALL(cuCtxCreate_v4, (CUcontext * out, CUctxCreateParams *params, unsigned flags, CUdevice dev),
         (out, params, flags, dev))
 {
     SG_CHECK(!params || (params->numExecAffinityParams == 0 && !params->cigParams),
@@ -245,11 +246,11 @@ static CUresult ctx_pop(CUcontext *out)
         *out = (CUcontext)stack[depth];
     return CUDA_SUCCESS;
 }
-SG_CALL(cuCtxPopCurrent, (CUcontext *out), (out))
+SG_CALL(cuCtxPopCurrent, (CUcontext * out), (out))
 {
     return ctx_pop(out);
 }
-SG_CALL(cuCtxPopCurrent_v2, (CUcontext *out), (out))
+SG_CALL(cuCtxPopCurrent_v2, (CUcontext * out), (out))
 {
     return ctx_pop(out);
 }
@@ -261,7 +262,7 @@ SG_CALL(cuCtxSetCurrent, (CUcontext ctx), (ctx))
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuCtxGetCurrent, (CUcontext *out), (out))
+SG_CALL(cuCtxGetCurrent, (CUcontext * out), (out))
 {
     SG_CHECK(out, CUDA_ERROR_INVALID_VALUE);
     *out = (CUcontext)sg_current_raw();
@@ -277,7 +278,7 @@ static CUresult ctx_or_current(CUcontext ctx, struct sg_ctx **out)
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuCtxGetDevice, (CUdevice *dev), (dev))
+SG_CALL(cuCtxGetDevice, (CUdevice * dev), (dev))
 {
     struct sg_ctx *c;
     SG_CHECK(dev, CUDA_ERROR_INVALID_VALUE);
@@ -285,7 +286,7 @@ SG_CALL(cuCtxGetDevice, (CUdevice *dev), (dev))
     *dev = c->device;
     return CUDA_SUCCESS;
 }
-SG_CALL(cuCtxGetDevice_v2, (CUdevice *dev, CUcontext ctx), (dev, ctx))
+SG_CALL(cuCtxGetDevice_v2, (CUdevice * dev, CUcontext ctx), (dev, ctx))
 {
     struct sg_ctx *c;
     SG_CHECK(dev, CUDA_ERROR_INVALID_VALUE);
@@ -353,7 +354,7 @@ SG_CALL(cuCtxSetLimit, (CUlimit limit, size_t value), (limit, value))
     c->limits[limit] = value;
     return CUDA_SUCCESS;
 }
-SG_CALL(cuCtxGetLimit, (size_t *value, CUlimit limit), (value, limit))
+SG_CALL(cuCtxGetLimit, (size_t * value, CUlimit limit), (value, limit))
 {
     struct sg_ctx *c;
     SG_CHECK(value, CUDA_ERROR_INVALID_VALUE);
@@ -362,7 +363,7 @@ SG_CALL(cuCtxGetLimit, (size_t *value, CUlimit limit), (value, limit))
     *value = c->limits[limit];
     return CUDA_SUCCESS;
 }
-SG_CALL(cuCtxGetCacheConfig, (CUfunc_cache *config), (config))
+SG_CALL(cuCtxGetCacheConfig, (CUfunc_cache * config), (config))
 {
     struct sg_ctx *c;
     SG_CHECK(config, CUDA_ERROR_INVALID_VALUE);
@@ -377,7 +378,7 @@ SG_CALL(cuCtxSetCacheConfig, (CUfunc_cache config), (config))
     c->cache_config = config;
     return CUDA_SUCCESS;
 }
-SG_CALL(cuCtxGetSharedMemConfig, (CUsharedconfig *config), (config))
+SG_CALL(cuCtxGetSharedMemConfig, (CUsharedconfig * config), (config))
 {
     SG_CHECK(config, CUDA_ERROR_INVALID_VALUE);
     *config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STAGE_BYTES ((size_t)64 << 10) /* pageable copies up to this size do not wait for the device */
+#define STAGE_BYTES                                                                                \
+    ((size_t)64 << 10) /* pageable copies up to this size do not wait for the device */
 
 struct side {
     uint64_t at;
@@ -71,9 +72,17 @@ static CUresult build(struct side dst, struct side src, size_t width, size_t hei
     struct sg_op *op = sg_op_new(SG_OP_COPY, SG_ENG_NONE);
     SG_CHECK(op, CUDA_ERROR_OUT_OF_MEMORY);
     struct sg_copy *c = &op->u.copy;
-    *c = (struct sg_copy){.src = src.at, .dst = dst.at, .width = width, .height = height, .depth = depth,
-                          .spitch = src.pitch, .dpitch = dst.pitch, .sslice = src.slice,
-                          .dslice = dst.slice, .src_host = src_host, .dst_host = dst_host};
+    *c = (struct sg_copy){.src = src.at,
+                          .dst = dst.at,
+                          .width = width,
+                          .height = height,
+                          .depth = depth,
+                          .spitch = src.pitch,
+                          .dpitch = dst.pitch,
+                          .sslice = src.slice,
+                          .dslice = dst.slice,
+                          .src_host = src_host,
+                          .dst_host = dst_host};
     c->src_dev = device_at(src.at, ctx->device);
     c->dst_dev = device_at(dst.at, ctx->device);
     c->from_pageable = src_host && !src_pinned;
@@ -114,7 +123,8 @@ static CUresult copy(struct side dst, struct side src, size_t width, size_t heig
     return r;
 }
 
-/* One row. Synchronous forms go to the default stream, which their `_ptds` twins make per-thread. */
+/* One row. Synchronous forms go to the default stream, which their `_ptds` twins make per-thread.
+ */
 static CUresult linear(uint64_t dst, int dkind, uint64_t src, int skind, size_t bytes, CUstream hs,
                        bool async)
 {
@@ -132,7 +142,8 @@ SG_CALL_S(cuMemcpyHtoD_v2, cuMemcpyHtoD_v2_ptds, (CUdeviceptr dst, const void *s
 {
     return linear(dst, D, (uint64_t)src, H, n, NULL, false);
 }
-SG_CALL_S(cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds, (void *dst, CUdeviceptr src, size_t n), (dst, src, n))
+SG_CALL_S(cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds, (void *dst, CUdeviceptr src, size_t n),
+          (dst, src, n))
 {
     return linear((uint64_t)dst, H, src, D, n, NULL, false);
 }
@@ -160,13 +171,14 @@ SG_CALL_S(cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync_v2_ptsz,
 {
     return linear(dst, D, src, D, n, s, true);
 }
-SG_CALL_S(cuMemcpyAsync, cuMemcpyAsync_ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream s),
-          (dst, src, n, s))
+SG_CALL_S(cuMemcpyAsync, cuMemcpyAsync_ptsz,
+          (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream s), (dst, src, n, s))
 {
     return linear(dst, -1, src, -1, n, s, true);
 }
 SG_CALL_S(cuMemcpyPeer, cuMemcpyPeer_ptds,
-          (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n), (dst, dc, src, sc, n))
+          (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n),
+          (dst, dc, src, sc, n))
 {
     SG_CHECK(sg_handle_is(SG_H_CTX, dc) && sg_handle_is(SG_H_CTX, sc), CUDA_ERROR_INVALID_CONTEXT);
     return linear(dst, D, src, D, n, NULL, false);
@@ -201,10 +213,10 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream hs, bool async)
     struct side src, dst;
     SG_CHECK(p, CUDA_ERROR_INVALID_VALUE);
     SG_TRY(sg_stream_of(hs, &s));
-    SG_TRY(side_2d(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes, p->srcY, 0, p->srcPitch,
-                   p->Height, p->WidthInBytes, &src));
-    SG_TRY(side_2d(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes, p->dstY, 0, p->dstPitch,
-                   p->Height, p->WidthInBytes, &dst));
+    SG_TRY(side_2d(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes, p->srcY, 0,
+                   p->srcPitch, p->Height, p->WidthInBytes, &src));
+    SG_TRY(side_2d(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes, p->dstY, 0,
+                   p->dstPitch, p->Height, p->WidthInBytes, &dst));
     return copy(dst, src, p->WidthInBytes, p->Height, 1, s, async);
 }
 SG_CALL_S(cuMemcpy2D_v2, cuMemcpy2D_v2_ptds, (const CUDA_MEMCPY2D *p), (p))
@@ -260,20 +272,33 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream s, bool async
 {
     CUDA_MEMCPY3D q;
     SG_CHECK(p, CUDA_ERROR_INVALID_VALUE);
-    q = (CUDA_MEMCPY3D){.srcXInBytes = p->srcXInBytes, .srcY = p->srcY, .srcZ = p->srcZ,
-                        .srcMemoryType = p->srcMemoryType, .srcHost = p->srcHost,
-                        .srcDevice = p->srcDevice, .srcPitch = p->srcPitch, .srcHeight = p->srcHeight,
-                        .dstXInBytes = p->dstXInBytes, .dstY = p->dstY, .dstZ = p->dstZ,
-                        .dstMemoryType = p->dstMemoryType, .dstHost = p->dstHost,
-                        .dstDevice = p->dstDevice, .dstPitch = p->dstPitch, .dstHeight = p->dstHeight,
-                        .WidthInBytes = p->WidthInBytes, .Height = p->Height, .Depth = p->Depth};
+    q = (CUDA_MEMCPY3D){.srcXInBytes = p->srcXInBytes,
+                        .srcY = p->srcY,
+                        .srcZ = p->srcZ,
+                        .srcMemoryType = p->srcMemoryType,
+                        .srcHost = p->srcHost,
+                        .srcDevice = p->srcDevice,
+                        .srcPitch = p->srcPitch,
+                        .srcHeight = p->srcHeight,
+                        .dstXInBytes = p->dstXInBytes,
+                        .dstY = p->dstY,
+                        .dstZ = p->dstZ,
+                        .dstMemoryType = p->dstMemoryType,
+                        .dstHost = p->dstHost,
+                        .dstDevice = p->dstDevice,
+                        .dstPitch = p->dstPitch,
+                        .dstHeight = p->dstHeight,
+                        .WidthInBytes = p->WidthInBytes,
+                        .Height = p->Height,
+                        .Depth = p->Depth};
     return copy_3d(&q, s, async);
 }
 SG_CALL_S(cuMemcpy3DPeer, cuMemcpy3DPeer_ptds, (const CUDA_MEMCPY3D_PEER *p), (p))
 {
     return copy_3d_peer(p, NULL, false);
 }
-SG_CALL_S(cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz, (const CUDA_MEMCPY3D_PEER *p, CUstream s), (p, s))
+SG_CALL_S(cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz, (const CUDA_MEMCPY3D_PEER *p, CUstream s),
+          (p, s))
 {
     return copy_3d_peer(p, s, true);
 }
@@ -297,8 +322,8 @@ static CUresult batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_
     return CUDA_SUCCESS;
 }
 SG_CALL_S(cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz,
-          (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t n, CUmemcpyAttributes *attrs,
-           size_t *idx, size_t nattrs, size_t *fail, CUstream s),
+          (CUdeviceptr * dsts, CUdeviceptr *srcs, size_t *sizes, size_t n,
+           CUmemcpyAttributes *attrs, size_t *idx, size_t nattrs, size_t *fail, CUstream s),
           (dsts, srcs, sizes, n, attrs, idx, nattrs, fail, s))
 {
     (void)idx;
@@ -306,8 +331,8 @@ SG_CALL_S(cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz,
     return batch(dsts, srcs, sizes, n, fail, s);
 }
 SG_CALL_S(cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz,
-          (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t n, CUmemcpyAttributes *attrs,
-           size_t *idx, size_t nattrs, CUstream s),
+          (CUdeviceptr * dsts, CUdeviceptr *srcs, size_t *sizes, size_t n,
+           CUmemcpyAttributes *attrs, size_t *idx, size_t nattrs, CUstream s),
           (dsts, srcs, sizes, n, attrs, idx, nattrs, s))
 {
     (void)idx;
@@ -327,8 +352,12 @@ CUresult sg_memset_op(const CUDA_MEMSET_NODE_PARAMS_v1 *p, struct sg_op **out)
     SG_CHECK(sg_range_find(p->dst), CUDA_ERROR_INVALID_VALUE);
     struct sg_op *op = sg_op_new(SG_OP_MEMSET, SG_ENG_COMPUTE);
     SG_CHECK(op, CUDA_ERROR_OUT_OF_MEMORY);
-    op->u.memset = (struct sg_memset){.dst = p->dst, .pitch = p->pitch, .width = p->width,
-                                      .height = p->height, .value = p->value, .elem = elem};
+    op->u.memset = (struct sg_memset){.dst = p->dst,
+                                      .pitch = p->pitch,
+                                      .width = p->width,
+                                      .height = p->height,
+                                      .value = p->value,
+                                      .elem = elem};
     *out = op;
     return CUDA_SUCCESS;
 }
@@ -343,8 +372,12 @@ static CUresult fill(CUdeviceptr dst, size_t pitch, unsigned value, unsigned ele
     if (!width || !height)
         return CUDA_SUCCESS;
     SG_CHECK(async || !s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    const CUDA_MEMSET_NODE_PARAMS_v1 p = {.dst = dst, .pitch = pitch, .value = value,
-                                          .elementSize = elem, .width = width, .height = height};
+    const CUDA_MEMSET_NODE_PARAMS_v1 p = {.dst = dst,
+                                          .pitch = pitch,
+                                          .value = value,
+                                          .elementSize = elem,
+                                          .width = width,
+                                          .height = height};
     SG_TRY(sg_memset_op(&p, &op));
     bool wait = !async && sg_is_host(dst, &pinned); /* host memory: the call waits */
     op->refs++;
@@ -355,12 +388,14 @@ static CUresult fill(CUdeviceptr dst, size_t pitch, unsigned value, unsigned ele
     return r;
 }
 
-/* Each memset family has three element sizes and two dimensions: spelled out for the name tables. */
+/* Each memset family has three element sizes and two dimensions: spelled out for the name tables.
+ */
 SG_CALL_S(cuMemsetD8_v2, cuMemsetD8_v2_ptds, (CUdeviceptr p, unsigned char v, size_t n), (p, v, n))
 {
     return fill(p, n, v, 1, n, 1, NULL, false);
 }
-SG_CALL_S(cuMemsetD16_v2, cuMemsetD16_v2_ptds, (CUdeviceptr p, unsigned short v, size_t n), (p, v, n))
+SG_CALL_S(cuMemsetD16_v2, cuMemsetD16_v2_ptds, (CUdeviceptr p, unsigned short v, size_t n),
+          (p, v, n))
 {
     return fill(p, n * 2, v, 2, n, 1, NULL, false);
 }
@@ -378,8 +413,8 @@ SG_CALL_S(cuMemsetD16Async, cuMemsetD16Async_ptsz,
 {
     return fill(p, n * 2, v, 2, n, 1, s, true);
 }
-SG_CALL_S(cuMemsetD32Async, cuMemsetD32Async_ptsz, (CUdeviceptr p, unsigned v, size_t n, CUstream s),
-          (p, v, n, s))
+SG_CALL_S(cuMemsetD32Async, cuMemsetD32Async_ptsz,
+          (CUdeviceptr p, unsigned v, size_t n, CUstream s), (p, v, n, s))
 {
     return fill(p, n * 4, v, 4, n, 1, s, true);
 }

@@ -32,7 +32,7 @@ static bool device_ok(CUdevice dev)
     return dev >= 0 && dev < sg.cfg.ndevices;
 }
 
-SG_CALL(cuDeviceGet, (CUdevice *dev, int ordinal), (dev, ordinal))
+SG_CALL(cuDeviceGet, (CUdevice * dev, int ordinal), (dev, ordinal))
 {
     SG_CHECK(dev, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(device_ok(ordinal), CUDA_ERROR_INVALID_DEVICE);
@@ -65,11 +65,11 @@ static CUresult uuid(CUuuid *out, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuDeviceGetUuid, (CUuuid *out, CUdevice dev), (out, dev))
+SG_CALL(cuDeviceGetUuid, (CUuuid * out, CUdevice dev), (out, dev))
 {
     return uuid(out, dev);
 }
-SG_CALL(cuDeviceGetUuid_v2, (CUuuid *out, CUdevice dev), (out, dev))
+SG_CALL(cuDeviceGetUuid_v2, (CUuuid * out, CUdevice dev), (out, dev))
 {
     return uuid(out, dev);
 }
@@ -82,7 +82,7 @@ SG_CALL(cuDeviceGetLuid, (char *luid, unsigned *mask, CUdevice dev), (luid, mask
     return CUDA_ERROR_NOT_SUPPORTED; /* Windows only */
 }
 
-SG_CALL(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice dev), (bytes, dev))
+SG_CALL(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice dev), (bytes, dev))
 {
     SG_CHECK(bytes, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(device_ok(dev), CUDA_ERROR_INVALID_DEVICE);
@@ -238,15 +238,20 @@ SG_CALL(cuDeviceGetAttribute, (int *value, CUdevice_attribute a, CUdevice dev), 
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuDeviceGetProperties, (CUdevprop *p, CUdevice dev), (p, dev))
+SG_CALL(cuDeviceGetProperties, (CUdevprop * p, CUdevice dev), (p, dev))
 {
     bool known;
     SG_CHECK(p, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(device_ok(dev), CUDA_ERROR_INVALID_DEVICE);
-    *p = (CUdevprop){.maxThreadsPerBlock = 1024, .maxThreadsDim = {1024, 1024, 64},
-                     .maxGridSize = {2147483647, 65535, 65535}, .sharedMemPerBlock = 49152,
-                     .totalConstantMemory = 65536, .SIMDWidth = 32, .memPitch = 2147483647,
-                     .regsPerBlock = 65536, .textureAlign = 512};
+    *p = (CUdevprop){.maxThreadsPerBlock = 1024,
+                     .maxThreadsDim = {1024, 1024, 64},
+                     .maxGridSize = {2147483647, 65535, 65535},
+                     .sharedMemPerBlock = 49152,
+                     .totalConstantMemory = 65536,
+                     .SIMDWidth = 32,
+                     .memPitch = 2147483647,
+                     .regsPerBlock = 65536,
+                     .textureAlign = 512};
     p->clockRate = attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE, dev, &known);
     return CUDA_SUCCESS;
 }
@@ -259,7 +264,7 @@ SG_CALL(cuDeviceGetPCIBusId, (char *id, int len, CUdevice dev), (id, len, dev))
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuDeviceGetByPCIBusId, (CUdevice *dev, const char *id), (dev, id))
+SG_CALL(cuDeviceGetByPCIBusId, (CUdevice * dev, const char *id), (dev, id))
 {
     unsigned domain = 0, bus;
     SG_CHECK(dev && id, CUDA_ERROR_INVALID_VALUE);
@@ -271,7 +276,7 @@ SG_CALL(cuDeviceGetByPCIBusId, (CUdevice *dev, const char *id), (dev, id))
 }
 
 SG_CALL(cuDeviceGetTexture1DLinearMaxWidth,
-        (size_t *width, CUarray_format format, unsigned channels, CUdevice dev),
+        (size_t * width, CUarray_format format, unsigned channels, CUdevice dev),
         (width, format, channels, dev))
 {
     SG_CHECK(width, CUDA_ERROR_INVALID_VALUE);
@@ -300,8 +305,8 @@ SG_CALL(cuDeviceCanAccessPeer, (int *can, CUdevice dev, CUdevice peer), (can, de
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuDeviceGetP2PAttribute,
-        (int *value, CUdevice_P2PAttribute a, CUdevice dev, CUdevice peer), (value, a, dev, peer))
+SG_CALL(cuDeviceGetP2PAttribute, (int *value, CUdevice_P2PAttribute a, CUdevice dev, CUdevice peer),
+        (value, a, dev, peer))
 {
     SG_CHECK(value, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(device_ok(dev) && device_ok(peer) && dev != peer, CUDA_ERROR_INVALID_DEVICE);

@@ -11,7 +11,8 @@ struct touching {
     jmp_buf out;
 };
 
-static void illegal(struct sg_op *op, const char *why, uint64_t va, size_t bytes, uint64_t bad, int mode)
+static void illegal(struct sg_op *op, const char *why, uint64_t va, size_t bytes, uint64_t bad,
+                    int mode)
 {
     char who[224];
     sg_op_describe(op, who, sizeof who);
@@ -46,8 +47,10 @@ static void run_kernel(struct sg_op *op)
 {
     struct sg_kernel_op *k = &op->u.kernel;
     const struct simgpu_kernel *kernel = k->fn->kernel;
-    struct simgpu_launch l = {.params = k->params, .param_bytes = k->param_bytes,
-                              .shared_bytes = k->shared, .functional = sg.cfg.mode == SG_FUNCTIONAL};
+    struct simgpu_launch l = {.params = k->params,
+                              .param_bytes = k->param_bytes,
+                              .shared_bytes = k->shared,
+                              .functional = sg.cfg.mode == SG_FUNCTIONAL};
     memcpy(l.grid, k->grid, sizeof l.grid);
     memcpy(l.block, k->block, sizeof l.block);
     struct touching t = {.op = op};
@@ -79,7 +82,8 @@ static bool touch_side(struct sg_op *op, bool dst)
     if ((dst ? c->dst_host : c->src_host) && (sg_is_host(at, &pinned), !pinned))
         return true; /* pageable memory: the host's own affair */
     if ((c->height <= 1 || pitch == c->width) && (c->depth <= 1 || slice == pitch * c->height))
-        return touch(op, at, extent(c->width, c->height, c->depth, pitch, slice), mode, &host_bytes);
+        return touch(op, at, extent(c->width, c->height, c->depth, pitch, slice), mode,
+                     &host_bytes);
     for (size_t z = 0; z < c->depth; z++)
         for (size_t y = 0; y < c->height; y++)
             if (!touch(op, at + z * slice + y * pitch, c->width, mode, &host_bytes))

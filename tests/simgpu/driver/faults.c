@@ -26,10 +26,14 @@ static const struct {
     const char *name;
     CUresult code;
 } error_names[] = {
-    {"OUT_OF_MEMORY", CUDA_ERROR_OUT_OF_MEMORY},     {"INVALID_VALUE", CUDA_ERROR_INVALID_VALUE},
-    {"NOT_SUPPORTED", CUDA_ERROR_NOT_SUPPORTED},     {"NOT_PERMITTED", CUDA_ERROR_NOT_PERMITTED},
-    {"UNKNOWN", CUDA_ERROR_UNKNOWN},                 {"LAUNCH_FAILED", CUDA_ERROR_LAUNCH_FAILED},
-    {"ILLEGAL_ADDRESS", CUDA_ERROR_ILLEGAL_ADDRESS}, {"INVALID_DEVICE", CUDA_ERROR_INVALID_DEVICE},
+    {"OUT_OF_MEMORY", CUDA_ERROR_OUT_OF_MEMORY},
+    {"INVALID_VALUE", CUDA_ERROR_INVALID_VALUE},
+    {"NOT_SUPPORTED", CUDA_ERROR_NOT_SUPPORTED},
+    {"NOT_PERMITTED", CUDA_ERROR_NOT_PERMITTED},
+    {"UNKNOWN", CUDA_ERROR_UNKNOWN},
+    {"LAUNCH_FAILED", CUDA_ERROR_LAUNCH_FAILED},
+    {"ILLEGAL_ADDRESS", CUDA_ERROR_ILLEGAL_ADDRESS},
+    {"INVALID_DEVICE", CUDA_ERROR_INVALID_DEVICE},
     {"SYSTEM_NOT_READY", CUDA_ERROR_SYSTEM_NOT_READY},
     {"OPERATING_SYSTEM", CUDA_ERROR_OPERATING_SYSTEM},
     {"DEVICE_UNAVAILABLE", CUDA_ERROR_DEVICE_UNAVAILABLE},
@@ -153,9 +157,11 @@ CUresult sg_faults_parse(const char *text, char *why, size_t n)
         char shown[128];
         snprintf(shown, sizeof shown, "%s", t);
         if (!parse_rule(t)) {
-            snprintf(why, n, "'%s' is no rule; rules are CALL:N=ERROR, CALL:N+=ERROR, CALL:p=P=ERROR, "
-                             "host-memory=SIZE, device-memory=SIZE, slow-copy=FACTOR[@P], "
-                             "lost-device=ORDINAL[@LAUNCH]", shown);
+            snprintf(why, n,
+                     "'%s' is no rule; rules are CALL:N=ERROR, CALL:N+=ERROR, CALL:p=P=ERROR, "
+                     "host-memory=SIZE, device-memory=SIZE, slow-copy=FACTOR[@P], "
+                     "lost-device=ORDINAL[@LAUNCH]",
+                     shown);
             free(copy);
             return CUDA_ERROR_INVALID_VALUE;
         }

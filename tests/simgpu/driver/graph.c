@@ -235,7 +235,7 @@ CUresult sg_node_set_op(struct sg_gnode *n, struct sg_op *op)
 }
 
 /* ---- calls on graphs ---- */
-SG_CALL(cuGraphCreate, (CUgraph *out, unsigned flags), (out, flags))
+SG_CALL(cuGraphCreate, (CUgraph * out, unsigned flags), (out, flags))
 {
     SG_CHECK(out && flags == 0, CUDA_ERROR_INVALID_VALUE);
     struct sg_graph *g = sg_graph_new();
@@ -252,7 +252,7 @@ SG_CALL(cuGraphDestroy, (CUgraph hg), (hg))
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuGraphClone, (CUgraph *out, CUgraph hg), (out, hg))
+SG_CALL(cuGraphClone, (CUgraph * out, CUgraph hg), (out, hg))
 {
     struct sg_graph *g = sg_graph_of(hg), *c;
     SG_CHECK(out && g, CUDA_ERROR_INVALID_VALUE);
@@ -261,7 +261,7 @@ SG_CALL(cuGraphClone, (CUgraph *out, CUgraph hg), (out, hg))
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuGraphNodeFindInClone, (CUgraphNode *out, CUgraphNode hn, CUgraph hg), (out, hn, hg))
+SG_CALL(cuGraphNodeFindInClone, (CUgraphNode * out, CUgraphNode hn, CUgraph hg), (out, hn, hg))
 {
     const struct sg_graph *g = sg_graph_of(hg);
     const struct sg_gnode *n = sg_node_of(hn);
@@ -352,7 +352,8 @@ static CUresult edges(CUgraph hg, CUgraphNode *from, CUgraphNode *to, CUgraphEdg
     finish(from, room, n, count);
     return finish(to, room, n, count);
 }
-SG_CALL(cuGraphGetEdges, (CUgraph g, CUgraphNode *from, CUgraphNode *to, size_t *n), (g, from, to, n))
+SG_CALL(cuGraphGetEdges, (CUgraph g, CUgraphNode *from, CUgraphNode *to, size_t *n),
+        (g, from, to, n))
 {
     return edges(g, from, to, NULL, n);
 }
@@ -398,7 +399,8 @@ SG_CALL(cuGraphNodeGetDependentNodes_v2,
     return neighbours(v, out, data, n, true);
 }
 
-static CUresult change_edges(CUgraph hg, const CUgraphNode *from, const CUgraphNode *to, size_t n, bool add)
+static CUresult change_edges(CUgraph hg, const CUgraphNode *from, const CUgraphNode *to, size_t n,
+                             bool add)
 {
     const struct sg_graph *g = sg_graph_of(hg);
     SG_CHECK(g && (!n || (from && to)), CUDA_ERROR_INVALID_VALUE);
@@ -418,25 +420,27 @@ static CUresult change_edges(CUgraph hg, const CUgraphNode *from, const CUgraphN
     }
     return CUDA_SUCCESS;
 }
-SG_CALL(cuGraphAddDependencies, (CUgraph g, const CUgraphNode *from, const CUgraphNode *to, size_t n),
-        (g, from, to, n))
+SG_CALL(cuGraphAddDependencies,
+        (CUgraph g, const CUgraphNode *from, const CUgraphNode *to, size_t n), (g, from, to, n))
 {
     return change_edges(g, from, to, n, true);
 }
 SG_CALL(cuGraphAddDependencies_v2,
-        (CUgraph g, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data, size_t n),
+        (CUgraph g, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data,
+         size_t n),
         (g, from, to, data, n))
 {
     (void)data;
     return change_edges(g, from, to, n, true);
 }
-SG_CALL(cuGraphRemoveDependencies, (CUgraph g, const CUgraphNode *from, const CUgraphNode *to, size_t n),
-        (g, from, to, n))
+SG_CALL(cuGraphRemoveDependencies,
+        (CUgraph g, const CUgraphNode *from, const CUgraphNode *to, size_t n), (g, from, to, n))
 {
     return change_edges(g, from, to, n, false);
 }
 SG_CALL(cuGraphRemoveDependencies_v2,
-        (CUgraph g, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data, size_t n),
+        (CUgraph g, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data,
+         size_t n),
         (g, from, to, data, n))
 {
     (void)data;
@@ -444,7 +448,8 @@ SG_CALL(cuGraphRemoveDependencies_v2,
 }
 
 /* ---- memory of graphs ---- */
-SG_CALL(cuDeviceGetGraphMemAttribute, (CUdevice dev, CUgraphMem_attribute a, void *value), (dev, a, value))
+SG_CALL(cuDeviceGetGraphMemAttribute, (CUdevice dev, CUgraphMem_attribute a, void *value),
+        (dev, a, value))
 {
     SG_CHECK(value, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(dev >= 0 && dev < sg.cfg.ndevices, CUDA_ERROR_INVALID_DEVICE);
@@ -453,7 +458,8 @@ SG_CALL(cuDeviceGetGraphMemAttribute, (CUdevice dev, CUgraphMem_attribute a, voi
     *(cuuint64_t *)value = high ? d->graph_high : d->graph_used;
     return CUDA_SUCCESS;
 }
-SG_CALL(cuDeviceSetGraphMemAttribute, (CUdevice dev, CUgraphMem_attribute a, void *value), (dev, a, value))
+SG_CALL(cuDeviceSetGraphMemAttribute, (CUdevice dev, CUgraphMem_attribute a, void *value),
+        (dev, a, value))
 {
     SG_CHECK(value && *(cuuint64_t *)value == 0, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(dev >= 0 && dev < sg.cfg.ndevices, CUDA_ERROR_INVALID_DEVICE);

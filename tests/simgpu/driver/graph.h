@@ -12,19 +12,19 @@ struct sg_graph_memory { /* of an allocation node; shared by the graph and what 
 struct sg_gnode {
     struct sg_graph *graph;
     CUgraphNodeType type;
-    struct sg_op *op;        /* kernel, copy, memset, host: the template; owned */
-    struct sg_event *event;  /* event nodes */
-    struct sg_graph *child;  /* child graph nodes; owned */
+    struct sg_op *op;       /* kernel, copy, memset, host: the template; owned */
+    struct sg_event *event; /* event nodes */
+    struct sg_graph *child; /* child graph nodes; owned */
     struct sg_graph_memory *memory;
-    CUdeviceptr freed;       /* memory free nodes */
+    CUdeviceptr freed; /* memory free nodes */
     struct sg_gnode **deps;
     unsigned ndeps;
     const struct sg_gnode *origin; /* what it was cloned from */
-    unsigned index;          /* in its graph, or in launch order in an executable one */
-    unsigned lane, mark;     /* lane: race check, executable graphs */
+    unsigned index;                /* in its graph, or in launch order in an executable one */
+    unsigned lane, mark;           /* lane: race check, executable graphs */
     bool lane_owner;
     bool disabled;
-    void **params;           /* kernel nodes: pointers into op's parameter block */
+    void **params; /* kernel nodes: pointers into op's parameter block */
 };
 
 struct sg_user { /* a user object that a graph holds */

@@ -1,4 +1,5 @@
-/* Executable graphs: flattened, put in launch order, launched as operations with their own edges. */
+/* Executable graphs: flattened, put in launch order, launched as operations with their own edges.
+ */
 #include "graph.h"
 
 #include <stdlib.h>
@@ -34,7 +35,8 @@ static CUresult flatten_node(const struct sg_gnode *n, struct sg_graph *to, stru
         r = flatten_child(n, to, deps, ndeps, &out);
     } else {
         struct sg_op *op = n->op ? sg_op_clone(n->op) : NULL;
-        r = n->op && !op ? CUDA_ERROR_OUT_OF_MEMORY : sg_node_add(to, n->type, op, deps, ndeps, &out);
+        r = n->op && !op ? CUDA_ERROR_OUT_OF_MEMORY
+                         : sg_node_add(to, n->type, op, deps, ndeps, &out);
     }
     free(deps);
     SG_TRY(r);
@@ -126,28 +128,30 @@ static CUresult instantiate_old(CUgraphExec *out, CUgraph g, CUgraphNode *bad, c
         log[0] = 0;
     return instantiate(out, g, 0);
 }
-SG_CALL(cuGraphInstantiate, (CUgraphExec *out, CUgraph g, CUgraphNode *bad, char *log, size_t n),
+SG_CALL(cuGraphInstantiate, (CUgraphExec * out, CUgraph g, CUgraphNode *bad, char *log, size_t n),
         (out, g, bad, log, n))
 {
     return instantiate_old(out, g, bad, log, n);
 }
-SG_CALL(cuGraphInstantiate_v2, (CUgraphExec *out, CUgraph g, CUgraphNode *bad, char *log, size_t n),
+SG_CALL(cuGraphInstantiate_v2,
+        (CUgraphExec * out, CUgraph g, CUgraphNode *bad, char *log, size_t n),
         (out, g, bad, log, n))
 {
     return instantiate_old(out, g, bad, log, n);
 }
-SG_CALL(cuGraphInstantiateWithFlags, (CUgraphExec *out, CUgraph g, unsigned long long flags),
+SG_CALL(cuGraphInstantiateWithFlags, (CUgraphExec * out, CUgraph g, unsigned long long flags),
         (out, g, flags))
 {
     return instantiate(out, g, flags);
 }
 SG_CALL_S(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams_ptsz,
-          (CUgraphExec *out, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p), (out, g, p))
+          (CUgraphExec * out, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p), (out, g, p))
 {
     SG_CHECK(p, CUDA_ERROR_INVALID_VALUE);
     CUresult r = instantiate(out, g, p->flags);
     p->hErrNode_out = NULL;
-    p->result_out = r == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
+    p->result_out =
+        r == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
     return r;
 }
 
@@ -260,8 +264,9 @@ static struct sg_gnode *enabled_of(CUgraphExec he, CUgraphNode hn)
 {
     const struct sg_exec *e = exec_of(he);
     const struct sg_gnode *n = sg_node_of(hn);
-    if (!e || !n || (n->type != CU_GRAPH_NODE_TYPE_KERNEL && n->type != CU_GRAPH_NODE_TYPE_MEMCPY &&
-                     n->type != CU_GRAPH_NODE_TYPE_MEMSET))
+    if (!e || !n ||
+        (n->type != CU_GRAPH_NODE_TYPE_KERNEL && n->type != CU_GRAPH_NODE_TYPE_MEMCPY &&
+         n->type != CU_GRAPH_NODE_TYPE_MEMSET))
         return NULL;
     return sg_graph_image(e->graph, n);
 }
@@ -310,7 +315,8 @@ static void move_lane(struct sg_gnode *to, struct sg_gnode *from)
     to->lane_owner = from->lane_owner;
 }
 
-static CUresult update(CUgraphExec he, CUgraph hg, CUgraphNode *bad, CUgraphExecUpdateResult *result)
+static CUresult update(CUgraphExec he, CUgraph hg, CUgraphNode *bad,
+                       CUgraphExecUpdateResult *result)
 {
     struct sg_exec *e = exec_of(he);
     const struct sg_graph *g = sg_graph_of(hg);
@@ -336,13 +342,15 @@ static CUresult update(CUgraphExec he, CUgraph hg, CUgraphNode *bad, CUgraphExec
     e->graph = flat;
     return CUDA_SUCCESS;
 }
-SG_CALL(cuGraphExecUpdate, (CUgraphExec e, CUgraph g, CUgraphNode *bad, CUgraphExecUpdateResult *result),
+SG_CALL(cuGraphExecUpdate,
+        (CUgraphExec e, CUgraph g, CUgraphNode *bad, CUgraphExecUpdateResult *result),
         (e, g, bad, result))
 {
     SG_CHECK(result, CUDA_ERROR_INVALID_VALUE);
     return update(e, g, bad, result);
 }
-SG_CALL(cuGraphExecUpdate_v2, (CUgraphExec e, CUgraph g, CUgraphExecUpdateResultInfo *info), (e, g, info))
+SG_CALL(cuGraphExecUpdate_v2, (CUgraphExec e, CUgraph g, CUgraphExecUpdateResultInfo *info),
+        (e, g, info))
 {
     SG_CHECK(info, CUDA_ERROR_INVALID_VALUE);
     info->errorFromNode = NULL;

@@ -50,11 +50,16 @@ static CUresult kernel_op(const CUDA_KERNEL_NODE_PARAMS_v2 *p, struct sg_op **op
 
 static CUDA_KERNEL_NODE_PARAMS_v2 widen(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 {
-    CUDA_KERNEL_NODE_PARAMS_v2 q = {.func = p->func, .gridDimX = p->gridDimX, .gridDimY = p->gridDimY,
-                                    .gridDimZ = p->gridDimZ, .blockDimX = p->blockDimX,
-                                    .blockDimY = p->blockDimY, .blockDimZ = p->blockDimZ,
+    CUDA_KERNEL_NODE_PARAMS_v2 q = {.func = p->func,
+                                    .gridDimX = p->gridDimX,
+                                    .gridDimY = p->gridDimY,
+                                    .gridDimZ = p->gridDimZ,
+                                    .blockDimX = p->blockDimX,
+                                    .blockDimY = p->blockDimY,
+                                    .blockDimZ = p->blockDimZ,
                                     .sharedMemBytes = p->sharedMemBytes,
-                                    .kernelParams = p->kernelParams, .extra = p->extra};
+                                    .kernelParams = p->kernelParams,
+                                    .extra = p->extra};
     return q;
 }
 
@@ -67,7 +72,8 @@ static CUresult add_kernel(CUgraphNode *out, CUgraph g, const CUgraphNode *deps,
     return new_node(out, g, deps, n, CU_GRAPH_NODE_TYPE_KERNEL, op, &node);
 }
 SG_CALL(cuGraphAddKernelNode,
-        (CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n, const CUDA_KERNEL_NODE_PARAMS_v1 *p),
+        (CUgraphNode * out, CUgraph g, const CUgraphNode *deps, size_t n,
+         const CUDA_KERNEL_NODE_PARAMS_v1 *p),
         (out, g, deps, n, p))
 {
     SG_CHECK(p, CUDA_ERROR_INVALID_VALUE);
@@ -75,7 +81,8 @@ SG_CALL(cuGraphAddKernelNode,
     return add_kernel(out, g, deps, n, &q);
 }
 SG_CALL(cuGraphAddKernelNode_v2,
-        (CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n, const CUDA_KERNEL_NODE_PARAMS_v2 *p),
+        (CUgraphNode * out, CUgraph g, const CUgraphNode *deps, size_t n,
+         const CUDA_KERNEL_NODE_PARAMS_v2 *p),
         (out, g, deps, n, p))
 {
     return add_kernel(out, g, deps, n, p);
@@ -95,11 +102,16 @@ static CUresult kernel_params(CUgraphNode hn, CUDA_KERNEL_NODE_PARAMS_v2 *out)
             n->params[i] = k->params + k->fn->kernel->params[i].offset;
     }
     bool kernel = sg_handle_is(SG_H_KERNEL, k->fn);
-    *out = (CUDA_KERNEL_NODE_PARAMS_v2){
-        .func = kernel ? NULL : (CUfunction)k->fn, .gridDimX = k->grid[0], .gridDimY = k->grid[1],
-        .gridDimZ = k->grid[2], .blockDimX = k->block[0], .blockDimY = k->block[1],
-        .blockDimZ = k->block[2], .sharedMemBytes = k->shared, .kernelParams = n->params,
-        .kern = kernel ? (CUkernel)k->fn : NULL};
+    *out = (CUDA_KERNEL_NODE_PARAMS_v2){.func = kernel ? NULL : (CUfunction)k->fn,
+                                        .gridDimX = k->grid[0],
+                                        .gridDimY = k->grid[1],
+                                        .gridDimZ = k->grid[2],
+                                        .blockDimX = k->block[0],
+                                        .blockDimY = k->block[1],
+                                        .blockDimZ = k->block[2],
+                                        .sharedMemBytes = k->shared,
+                                        .kernelParams = n->params,
+                                        .kern = kernel ? (CUkernel)k->fn : NULL};
     return CUDA_SUCCESS;
 }
 SG_CALL(cuGraphKernelNodeGetParams, (CUgraphNode n, CUDA_KERNEL_NODE_PARAMS_v1 *out), (n, out))
@@ -107,10 +119,15 @@ SG_CALL(cuGraphKernelNodeGetParams, (CUgraphNode n, CUDA_KERNEL_NODE_PARAMS_v1 *
     CUDA_KERNEL_NODE_PARAMS_v2 p;
     SG_CHECK(out, CUDA_ERROR_INVALID_VALUE);
     SG_TRY(kernel_params(n, &p));
-    *out = (CUDA_KERNEL_NODE_PARAMS_v1){
-        .func = p.func ? p.func : (CUfunction)p.kern, .gridDimX = p.gridDimX, .gridDimY = p.gridDimY,
-        .gridDimZ = p.gridDimZ, .blockDimX = p.blockDimX, .blockDimY = p.blockDimY,
-        .blockDimZ = p.blockDimZ, .sharedMemBytes = p.sharedMemBytes, .kernelParams = p.kernelParams};
+    *out = (CUDA_KERNEL_NODE_PARAMS_v1){.func = p.func ? p.func : (CUfunction)p.kern,
+                                        .gridDimX = p.gridDimX,
+                                        .gridDimY = p.gridDimY,
+                                        .gridDimZ = p.gridDimZ,
+                                        .blockDimX = p.blockDimX,
+                                        .blockDimY = p.blockDimY,
+                                        .blockDimZ = p.blockDimZ,
+                                        .sharedMemBytes = p.sharedMemBytes,
+                                        .kernelParams = p.kernelParams};
     return CUDA_SUCCESS;
 }
 SG_CALL(cuGraphKernelNodeGetParams_v2, (CUgraphNode n, CUDA_KERNEL_NODE_PARAMS_v2 *out), (n, out))
@@ -135,8 +152,8 @@ SG_CALL(cuGraphKernelNodeSetParams_v2, (CUgraphNode n, const CUDA_KERNEL_NODE_PA
 {
     return set_kernel(typed(n, CU_GRAPH_NODE_TYPE_KERNEL), p);
 }
-SG_CALL(cuGraphExecKernelNodeSetParams, (CUgraphExec e, CUgraphNode n, const CUDA_KERNEL_NODE_PARAMS_v1 *p),
-        (e, n, p))
+SG_CALL(cuGraphExecKernelNodeSetParams,
+        (CUgraphExec e, CUgraphNode n, const CUDA_KERNEL_NODE_PARAMS_v1 *p), (e, n, p))
 {
     SG_CHECK(p, CUDA_ERROR_INVALID_VALUE);
     const CUDA_KERNEL_NODE_PARAMS_v2 q = widen(p);
@@ -159,7 +176,7 @@ static CUresult copy_op(const CUDA_MEMCPY3D *p, CUcontext ctx, struct sg_op **op
     return sg_copy_op(p, c, op);
 }
 SG_CALL(cuGraphAddMemcpyNode,
-        (CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n, const CUDA_MEMCPY3D *p,
+        (CUgraphNode * out, CUgraph g, const CUgraphNode *deps, size_t n, const CUDA_MEMCPY3D *p,
          CUcontext ctx),
         (out, g, deps, n, p, ctx))
 {
@@ -173,14 +190,19 @@ SG_CALL(cuGraphMemcpyNodeGetParams, (CUgraphNode hn, CUDA_MEMCPY3D *out), (hn, o
     const struct sg_gnode *n = typed(hn, CU_GRAPH_NODE_TYPE_MEMCPY);
     SG_CHECK(n && out, CUDA_ERROR_INVALID_VALUE);
     const struct sg_copy *c = &n->op->u.copy;
-    *out = (CUDA_MEMCPY3D){
-        .srcMemoryType = c->src_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
-        .srcHost = c->src_host ? (void *)c->src : NULL, .srcDevice = c->src_host ? 0 : c->src,
-        .srcPitch = c->spitch, .srcHeight = c->sslice / c->spitch,
-        .dstMemoryType = c->dst_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
-        .dstHost = c->dst_host ? (void *)c->dst : NULL, .dstDevice = c->dst_host ? 0 : c->dst,
-        .dstPitch = c->dpitch, .dstHeight = c->dslice / c->dpitch,
-        .WidthInBytes = c->width, .Height = c->height, .Depth = c->depth};
+    *out = (CUDA_MEMCPY3D){.srcMemoryType = c->src_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
+                           .srcHost = c->src_host ? (void *)c->src : NULL,
+                           .srcDevice = c->src_host ? 0 : c->src,
+                           .srcPitch = c->spitch,
+                           .srcHeight = c->sslice / c->spitch,
+                           .dstMemoryType = c->dst_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
+                           .dstHost = c->dst_host ? (void *)c->dst : NULL,
+                           .dstDevice = c->dst_host ? 0 : c->dst,
+                           .dstPitch = c->dpitch,
+                           .dstHeight = c->dslice / c->dpitch,
+                           .WidthInBytes = c->width,
+                           .Height = c->height,
+                           .Depth = c->depth};
     return CUDA_SUCCESS;
 }
 static CUresult set_copy(struct sg_gnode *n, const CUDA_MEMCPY3D *p, CUcontext ctx)
@@ -202,7 +224,7 @@ SG_CALL(cuGraphExecMemcpyNodeSetParams,
 
 /* ---- memsets ---- */
 SG_CALL(cuGraphAddMemsetNode,
-        (CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n,
+        (CUgraphNode * out, CUgraph g, const CUgraphNode *deps, size_t n,
          const CUDA_MEMSET_NODE_PARAMS_v1 *p, CUcontext ctx),
         (out, g, deps, n, p, ctx))
 {
@@ -218,8 +240,12 @@ SG_CALL(cuGraphMemsetNodeGetParams, (CUgraphNode hn, CUDA_MEMSET_NODE_PARAMS_v1 
     const struct sg_gnode *n = typed(hn, CU_GRAPH_NODE_TYPE_MEMSET);
     SG_CHECK(n && out, CUDA_ERROR_INVALID_VALUE);
     const struct sg_memset *m = &n->op->u.memset;
-    *out = (CUDA_MEMSET_NODE_PARAMS_v1){.dst = m->dst, .pitch = m->pitch, .value = m->value,
-                                        .elementSize = m->elem, .width = m->width, .height = m->height};
+    *out = (CUDA_MEMSET_NODE_PARAMS_v1){.dst = m->dst,
+                                        .pitch = m->pitch,
+                                        .value = m->value,
+                                        .elementSize = m->elem,
+                                        .width = m->width,
+                                        .height = m->height};
     return CUDA_SUCCESS;
 }
 static CUresult set_memset(struct sg_gnode *n, const CUDA_MEMSET_NODE_PARAMS_v1 *p)
@@ -234,7 +260,8 @@ SG_CALL(cuGraphMemsetNodeSetParams, (CUgraphNode n, const CUDA_MEMSET_NODE_PARAM
     return set_memset(typed(n, CU_GRAPH_NODE_TYPE_MEMSET), p);
 }
 SG_CALL(cuGraphExecMemsetNodeSetParams,
-        (CUgraphExec e, CUgraphNode n, const CUDA_MEMSET_NODE_PARAMS_v1 *p, CUcontext ctx), (e, n, p, ctx))
+        (CUgraphExec e, CUgraphNode n, const CUDA_MEMSET_NODE_PARAMS_v1 *p, CUcontext ctx),
+        (e, n, p, ctx))
 {
     (void)ctx;
     return set_memset(in_exec(e, n, CU_GRAPH_NODE_TYPE_MEMSET), p);
@@ -250,7 +277,8 @@ static CUresult host_op(const CUDA_HOST_NODE_PARAMS_v1 *p, struct sg_op **op)
     return CUDA_SUCCESS;
 }
 SG_CALL(cuGraphAddHostNode,
-        (CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n, const CUDA_HOST_NODE_PARAMS_v1 *p),
+        (CUgraphNode * out, CUgraph g, const CUgraphNode *deps, size_t n,
+         const CUDA_HOST_NODE_PARAMS_v1 *p),
         (out, g, deps, n, p))
 {
     struct sg_op *op;
@@ -276,21 +304,21 @@ SG_CALL(cuGraphHostNodeSetParams, (CUgraphNode n, const CUDA_HOST_NODE_PARAMS_v1
 {
     return set_host(typed(n, CU_GRAPH_NODE_TYPE_HOST), p);
 }
-SG_CALL(cuGraphExecHostNodeSetParams, (CUgraphExec e, CUgraphNode n, const CUDA_HOST_NODE_PARAMS_v1 *p),
-        (e, n, p))
+SG_CALL(cuGraphExecHostNodeSetParams,
+        (CUgraphExec e, CUgraphNode n, const CUDA_HOST_NODE_PARAMS_v1 *p), (e, n, p))
 {
     return set_host(in_exec(e, n, CU_GRAPH_NODE_TYPE_HOST), p);
 }
 
 /* ---- empty, child, event and memory nodes ---- */
-SG_CALL(cuGraphAddEmptyNode, (CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n),
+SG_CALL(cuGraphAddEmptyNode, (CUgraphNode * out, CUgraph g, const CUgraphNode *deps, size_t n),
         (out, g, deps, n))
 {
     struct sg_gnode *node;
     return new_node(out, g, deps, n, CU_GRAPH_NODE_TYPE_EMPTY, NULL, &node);
 }
 SG_CALL(cuGraphAddChildGraphNode,
-        (CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n, CUgraph child),
+        (CUgraphNode * out, CUgraph g, const CUgraphNode *deps, size_t n, CUgraph child),
         (out, g, deps, n, child))
 {
     struct sg_gnode *node;
@@ -324,12 +352,14 @@ static CUresult add_event(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, 
     return CUDA_SUCCESS;
 }
 SG_CALL(cuGraphAddEventRecordNode,
-        (CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n, CUevent e), (out, g, deps, n, e))
+        (CUgraphNode * out, CUgraph g, const CUgraphNode *deps, size_t n, CUevent e),
+        (out, g, deps, n, e))
 {
     return add_event(out, g, deps, n, e, CU_GRAPH_NODE_TYPE_EVENT_RECORD);
 }
 SG_CALL(cuGraphAddEventWaitNode,
-        (CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n, CUevent e), (out, g, deps, n, e))
+        (CUgraphNode * out, CUgraph g, const CUgraphNode *deps, size_t n, CUevent e),
+        (out, g, deps, n, e))
 {
     return add_event(out, g, deps, n, e, CU_GRAPH_NODE_TYPE_WAIT_EVENT);
 }
@@ -372,7 +402,8 @@ SG_CALL(cuGraphExecEventWaitNodeSetEvent, (CUgraphExec x, CUgraphNode n, CUevent
 }
 
 SG_CALL(cuGraphAddMemAllocNode,
-        (CUgraphNode *out, CUgraph hg, const CUgraphNode *deps, size_t n, CUDA_MEM_ALLOC_NODE_PARAMS_v1 *p),
+        (CUgraphNode * out, CUgraph hg, const CUgraphNode *deps, size_t n,
+         CUDA_MEM_ALLOC_NODE_PARAMS_v1 *p),
         (out, hg, deps, n, p))
 {
     struct sg_gnode *node;
@@ -385,18 +416,21 @@ SG_CALL(cuGraphAddMemAllocNode,
     *out = (CUgraphNode)node;
     return CUDA_SUCCESS;
 }
-SG_CALL(cuGraphMemAllocNodeGetParams, (CUgraphNode hn, CUDA_MEM_ALLOC_NODE_PARAMS_v1 *out), (hn, out))
+SG_CALL(cuGraphMemAllocNodeGetParams, (CUgraphNode hn, CUDA_MEM_ALLOC_NODE_PARAMS_v1 *out),
+        (hn, out))
 {
     const struct sg_gnode *n = typed(hn, CU_GRAPH_NODE_TYPE_MEM_ALLOC);
     SG_CHECK(n && out, CUDA_ERROR_INVALID_VALUE);
     *out = (CUDA_MEM_ALLOC_NODE_PARAMS_v1){
         .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = n->memory->range->device}},
-        .bytesize = n->memory->range->bytes, .dptr = n->memory->range->va};
+                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
+                                   .id = n->memory->range->device}},
+        .bytesize = n->memory->range->bytes,
+        .dptr = n->memory->range->va};
     return CUDA_SUCCESS;
 }
 SG_CALL(cuGraphAddMemFreeNode,
-        (CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n, CUdeviceptr ptr),
+        (CUgraphNode * out, CUgraph g, const CUgraphNode *deps, size_t n, CUdeviceptr ptr),
         (out, g, deps, n, ptr))
 {
     struct sg_gnode *node;
@@ -428,9 +462,12 @@ static CUresult generic_op(const CUgraphNodeParams *p, struct sg_op **op, CUeven
     case CU_GRAPH_NODE_TYPE_MEMCPY:
         return copy_op(&p->memcpy.copyParams, p->memcpy.copyCtx, op);
     case CU_GRAPH_NODE_TYPE_MEMSET: {
-        CUDA_MEMSET_NODE_PARAMS_v1 m = {.dst = p->memset.dst, .pitch = p->memset.pitch,
-                                        .value = p->memset.value, .elementSize = p->memset.elementSize,
-                                        .width = p->memset.width, .height = p->memset.height};
+        CUDA_MEMSET_NODE_PARAMS_v1 m = {.dst = p->memset.dst,
+                                        .pitch = p->memset.pitch,
+                                        .value = p->memset.value,
+                                        .elementSize = p->memset.elementSize,
+                                        .width = p->memset.width,
+                                        .height = p->memset.height};
         return sg_memset_op(&m, op);
     }
     case CU_GRAPH_NODE_TYPE_HOST: {
@@ -441,7 +478,8 @@ static CUresult generic_op(const CUgraphNodeParams *p, struct sg_op **op, CUeven
         return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-        *event = p->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD ? p->eventRecord.event : p->eventWait.event;
+        *event =
+            p->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD ? p->eventRecord.event : p->eventWait.event;
         return sg_handle_is(SG_H_EVENT, *event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
     }
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -459,14 +497,15 @@ static CUresult add_any(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, si
     node->event = (struct sg_event *)event;
     return CUDA_SUCCESS;
 }
-SG_CALL(cuGraphAddNode, (CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n, CUgraphNodeParams *p),
+SG_CALL(cuGraphAddNode,
+        (CUgraphNode * out, CUgraph g, const CUgraphNode *deps, size_t n, CUgraphNodeParams *p),
         (out, g, deps, n, p))
 {
     return add_any(out, g, deps, n, p);
 }
 SG_CALL(cuGraphAddNode_v2,
-        (CUgraphNode *out, CUgraph g, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n,
-         CUgraphNodeParams *p),
+        (CUgraphNode * out, CUgraph g, const CUgraphNode *deps, const CUgraphEdgeData *data,
+         size_t n, CUgraphNodeParams *p),
         (out, g, deps, data, n, p))
 {
     (void)data;

@@ -40,7 +40,7 @@ void sg_users_release(struct sg_graph *g)
 }
 
 SG_CALL(cuUserObjectCreate,
-        (CUuserObject *out, void *data, CUhostFn destroy, unsigned refs, unsigned flags),
+        (CUuserObject * out, void *data, CUhostFn destroy, unsigned refs, unsigned flags),
         (out, data, destroy, refs, flags))
 {
     SG_CHECK(out && destroy && refs && flags == CU_USER_OBJECT_NO_DESTRUCTOR_SYNC,

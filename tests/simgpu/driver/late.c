@@ -1,7 +1,7 @@
 /* Functional mode: ready operations execute in an order drawn from the seed, and only when the host
  * waits, polls or fills a queue: as late as streams and events allow. Two ways of being unfair are
- * drawn at each wait: nothing runs but what the wait needs, or one stream is favoured and the others
- * starve until nothing else can run. */
+ * drawn at each wait: nothing runs but what the wait needs, or one stream is favoured and the
+ * others starve until nothing else can run. */
 #include "sg_sched.h"
 
 #include <stdlib.h>

@@ -19,7 +19,8 @@ static CUresult pack(const struct sg_func *f, void **params, void **extra, unsig
         else
             return CUDA_ERROR_INVALID_VALUE;
     }
-    SG_CHECK(!extra || (buffer && n >= f->param_bytes) || !f->param_bytes, CUDA_ERROR_INVALID_VALUE);
+    SG_CHECK(!extra || (buffer && n >= f->param_bytes) || !f->param_bytes,
+             CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(params || buffer || !f->param_bytes, CUDA_ERROR_INVALID_VALUE);
     unsigned char *p = calloc(1, n ? n : 1);
     SG_CHECK(p, CUDA_ERROR_OUT_OF_MEMORY);
@@ -37,9 +38,11 @@ CUresult sg_kernel_op(struct sg_func *f, const unsigned grid[3], const unsigned 
 {
     SG_CHECK(grid[0] && grid[1] && grid[2] && block[0] && block[1] && block[2],
              CUDA_ERROR_INVALID_VALUE);
-    SG_CHECK(grid[0] <= 2147483647u && grid[1] <= 65535 && grid[2] <= 65535, CUDA_ERROR_INVALID_VALUE);
+    SG_CHECK(grid[0] <= 2147483647u && grid[1] <= 65535 && grid[2] <= 65535,
+             CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(block[0] <= 1024 && block[1] <= 1024 && block[2] <= 64 &&
-                 block[0] * block[1] * block[2] <= 1024, CUDA_ERROR_INVALID_VALUE);
+                 block[0] * block[1] * block[2] <= 1024,
+             CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(shared <= (unsigned)f->max_dynamic_shared, CUDA_ERROR_INVALID_VALUE);
     struct sg_op *op = sg_op_new(SG_OP_KERNEL, SG_ENG_COMPUTE);
     SG_CHECK(op, CUDA_ERROR_OUT_OF_MEMORY);
@@ -57,8 +60,10 @@ CUresult sg_kernel_op(struct sg_func *f, const unsigned grid[3], const unsigned 
     k->shared = shared;
     k->work = (struct simgpu_work){.kclass = SIMGPU_CLASS_GENERIC, .ns = sg_prices.generic_kernel};
     if (f->kernel->cost) {
-        struct simgpu_launch l = {.params = k->params, .param_bytes = k->param_bytes,
-                                  .shared_bytes = shared, .functional = sg.cfg.mode == SG_FUNCTIONAL};
+        struct simgpu_launch l = {.params = k->params,
+                                  .param_bytes = k->param_bytes,
+                                  .shared_bytes = shared,
+                                  .functional = sg.cfg.mode == SG_FUNCTIONAL};
         memcpy(l.grid, grid, sizeof l.grid);
         memcpy(l.block, block, sizeof l.block);
         k->work = (struct simgpu_work){.kclass = SIMGPU_CLASS_GENERIC};
@@ -70,8 +75,8 @@ CUresult sg_kernel_op(struct sg_func *f, const unsigned grid[3], const unsigned 
     return CUDA_SUCCESS;
 }
 
-static CUresult launch(CUfunction hf, const unsigned grid[3], const unsigned block[3], unsigned shared,
-                       CUstream hs, void **params, void **extra)
+static CUresult launch(CUfunction hf, const unsigned grid[3], const unsigned block[3],
+                       unsigned shared, CUstream hs, void **params, void **extra)
 {
     struct sg_stream *s;
     struct sg_op *op;
@@ -83,8 +88,8 @@ static CUresult launch(CUfunction hf, const unsigned grid[3], const unsigned blo
 }
 
 SG_CALL_S(cuLaunchKernel, cuLaunchKernel_ptsz,
-          (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-           unsigned shared, CUstream s, void **params, void **extra),
+          (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+           unsigned bz, unsigned shared, CUstream s, void **params, void **extra),
           (f, gx, gy, gz, bx, by, bz, shared, s, params, extra))
 {
     const unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
@@ -92,8 +97,8 @@ SG_CALL_S(cuLaunchKernel, cuLaunchKernel_ptsz,
 }
 
 SG_CALL_S(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz,
-          (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-           unsigned shared, CUstream s, void **params),
+          (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+           unsigned bz, unsigned shared, CUstream s, void **params),
           (f, gx, gy, gz, bx, by, bz, shared, s, params))
 {
     const unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
@@ -103,7 +108,8 @@ SG_CALL_S(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz,
 }
 
 SG_CALL_S(cuLaunchKernelEx, cuLaunchKernelEx_ptsz,
-          (const CUlaunchConfig *c, CUfunction f, void **params, void **extra), (c, f, params, extra))
+          (const CUlaunchConfig *c, CUfunction f, void **params, void **extra),
+          (c, f, params, extra))
 {
     SG_CHECK(c && (!c->numAttrs || c->attrs), CUDA_ERROR_INVALID_VALUE);
     const unsigned grid[3] = {c->gridDimX, c->gridDimY, c->gridDimZ};
@@ -131,14 +137,15 @@ static CUresult occupancy(int *blocks, CUfunction f, int block)
     *blocks = blocks_per_sm(block);
     return CUDA_SUCCESS;
 }
-SG_CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *n, CUfunction f, int block, size_t shared),
-        (n, f, block, shared))
+SG_CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor,
+        (int *n, CUfunction f, int block, size_t shared), (n, f, block, shared))
 {
     (void)shared;
     return occupancy(n, f, block);
 }
 SG_CALL(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
-        (int *n, CUfunction f, int block, size_t shared, unsigned flags), (n, f, block, shared, flags))
+        (int *n, CUfunction f, int block, size_t shared, unsigned flags),
+        (n, f, block, shared, flags))
 {
     (void)shared;
     (void)flags;
@@ -171,8 +178,8 @@ SG_CALL(cuOccupancyMaxPotentialBlockSizeWithFlags,
     (void)flags;
     return best_block(grid, block, f, limit);
 }
-SG_CALL(cuOccupancyAvailableDynamicSMemPerBlock, (size_t *bytes, CUfunction f, int blocks, int block),
-        (bytes, f, blocks, block))
+SG_CALL(cuOccupancyAvailableDynamicSMemPerBlock,
+        (size_t * bytes, CUfunction f, int blocks, int block), (bytes, f, blocks, block))
 {
     SG_CHECK(bytes && blocks > 0 && block > 0, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(sg_func_of(f), CUDA_ERROR_INVALID_HANDLE);

@@ -1,5 +1,5 @@
-/* Several processes on one machine: SIMGPU_MACHINE names a file that they share. It holds what each of
- * them has of each device's memory, so that together they cannot have more than there is. Memory
+/* Several processes on one machine: SIMGPU_MACHINE names a file that they share. It holds what each
+ * of them has of each device's memory, so that together they cannot have more than there is. Memory
  * itself is shared by handles: a handle tells the owner's process and where in its memory file the
  * bytes are, and the other process opens that file through /proc. The owner must be alive then. */
 #include "sg.h"
@@ -120,9 +120,15 @@ _Static_assert(sizeof(struct shared_handle) <= CU_IPC_HANDLE_SIZE, "an IPC handl
 
 static struct shared_handle describe(const struct sg_phys *p, uint64_t size, bool vmm)
 {
-    struct shared_handle h = {.magic = HANDLE_MAGIC, .pid = (int32_t)getpid(), .fd = sg.memfile,
-                              .device = p->device, .of_vmm = vmm, .file_at = p->file_at,
-                              .bytes = p->bytes, .size = size, .id = p->id};
+    struct shared_handle h = {.magic = HANDLE_MAGIC,
+                              .pid = (int32_t)getpid(),
+                              .fd = sg.memfile,
+                              .device = p->device,
+                              .of_vmm = vmm,
+                              .file_at = p->file_at,
+                              .bytes = p->bytes,
+                              .size = size,
+                              .id = p->id};
     return h;
 }
 
@@ -136,11 +142,17 @@ static CUresult import(const struct shared_handle *h, struct sg_phys **out)
     SG_CHECK(alive(h->pid), CUDA_ERROR_INVALID_HANDLE);
     struct sg_phys *p = calloc(1, sizeof *p);
     SG_CHECK(p, CUDA_ERROR_OUT_OF_MEMORY);
-    *p = (struct sg_phys){.device = h->device, .bytes = h->bytes, .refs = 1, .id = ++sg.next_id,
-                          .file_at = h->file_at, .file = -1, .foreign = true, .host_writes = true};
+    *p = (struct sg_phys){.device = h->device,
+                          .bytes = h->bytes,
+                          .refs = 1,
+                          .id = ++sg.next_id,
+                          .file_at = h->file_at,
+                          .file = -1,
+                          .foreign = true,
+                          .host_writes = true};
     p->prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    p->prop.location.type = h->device == SG_HOST ? CU_MEM_LOCATION_TYPE_HOST_NUMA
-                                                 : CU_MEM_LOCATION_TYPE_DEVICE;
+    p->prop.location.type =
+        h->device == SG_HOST ? CU_MEM_LOCATION_TYPE_HOST_NUMA : CU_MEM_LOCATION_TYPE_DEVICE;
     p->prop.location.id = h->device == SG_HOST ? 0 : h->device;
     if (h->file_at >= 0) {
         char name[64];
@@ -156,7 +168,7 @@ static CUresult import(const struct shared_handle *h, struct sg_phys **out)
 }
 
 /* ---- legacy IPC ---- */
-SG_CALL(cuIpcGetMemHandle, (CUipcMemHandle *out, CUdeviceptr ptr), (out, ptr))
+SG_CALL(cuIpcGetMemHandle, (CUipcMemHandle * out, CUdeviceptr ptr), (out, ptr))
 {
     struct sg_ctx *c;
     SG_CHECK(out, CUDA_ERROR_INVALID_VALUE);
@@ -175,11 +187,13 @@ static CUresult ipc_open(CUdeviceptr *out, const CUipcMemHandle *handle, unsigne
     struct sg_range *r;
     struct sg_phys *p;
     struct shared_handle h;
-    SG_CHECK(out && !(flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_ERROR_INVALID_VALUE);
+    SG_CHECK(out && !(flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+             CUDA_ERROR_INVALID_VALUE);
     SG_TRY(sg_current(&c));
     memcpy(&h, handle, sizeof h);
     SG_CHECK(h.magic == HANDLE_MAGIC && !h.of_vmm, CUDA_ERROR_INVALID_VALUE);
-    SG_CHECK(h.pid != (int32_t)getpid(), CUDA_ERROR_INVALID_CONTEXT); /* not in the owner's process */
+    SG_CHECK(h.pid != (int32_t)getpid(),
+             CUDA_ERROR_INVALID_CONTEXT); /* not in the owner's process */
     SG_TRY(import(&h, &p));
     CUresult res = sg_range_new(SG_DEVICE, h.size, sg.cfg.granularity, 0, h.device, &r);
     if (res == CUDA_SUCCESS && (res = sg_map_attach(&r->map, p, true)) != CUDA_SUCCESS)
@@ -193,11 +207,12 @@ static CUresult ipc_open(CUdeviceptr *out, const CUipcMemHandle *handle, unsigne
     *out = r->va;
     return CUDA_SUCCESS;
 }
-SG_CALL(cuIpcOpenMemHandle, (CUdeviceptr *out, CUipcMemHandle handle, unsigned flags), (out, handle, flags))
+SG_CALL(cuIpcOpenMemHandle, (CUdeviceptr * out, CUipcMemHandle handle, unsigned flags),
+        (out, handle, flags))
 {
     return ipc_open(out, &handle, flags);
 }
-SG_CALL(cuIpcOpenMemHandle_v2, (CUdeviceptr *out, CUipcMemHandle handle, unsigned flags),
+SG_CALL(cuIpcOpenMemHandle_v2, (CUdeviceptr * out, CUipcMemHandle handle, unsigned flags),
         (out, handle, flags))
 {
     return ipc_open(out, &handle, flags);
@@ -239,7 +254,7 @@ SG_CALL(cuMemExportToShareableHandle,
 }
 
 SG_CALL(cuMemImportFromShareableHandle,
-        (CUmemGenericAllocationHandle *out, void *os_handle, CUmemAllocationHandleType type),
+        (CUmemGenericAllocationHandle * out, void *os_handle, CUmemAllocationHandleType type),
         (out, os_handle, type))
 {
     struct shared_handle h;

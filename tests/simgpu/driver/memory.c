@@ -63,13 +63,13 @@ static CUresult device_alloc(CUdeviceptr *out, size_t bytes)
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuMemAlloc_v2, (CUdeviceptr *out, size_t bytes), (out, bytes))
+SG_CALL(cuMemAlloc_v2, (CUdeviceptr * out, size_t bytes), (out, bytes))
 {
     return device_alloc(out, bytes);
 }
 
 SG_CALL(cuMemAllocPitch_v2,
-        (CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned elem),
+        (CUdeviceptr * out, size_t *pitch, size_t width, size_t height, unsigned elem),
         (out, pitch, width, height, elem))
 {
     SG_CHECK(out && pitch && width && height, CUDA_ERROR_INVALID_VALUE);
@@ -107,7 +107,7 @@ SG_CALL(cuMemFree_v2, (CUdeviceptr ptr), (ptr))
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuMemGetInfo_v2, (size_t *free_bytes, size_t *total), (free_bytes, total))
+SG_CALL(cuMemGetInfo_v2, (size_t * free_bytes, size_t *total), (free_bytes, total))
 {
     struct sg_ctx *c;
     SG_CHECK(free_bytes && total, CUDA_ERROR_INVALID_VALUE);
@@ -120,7 +120,8 @@ SG_CALL(cuMemGetInfo_v2, (size_t *free_bytes, size_t *total), (free_bytes, total
 }
 
 /* A mapping is answered for virtual memory, the allocation otherwise. */
-SG_CALL(cuMemGetAddressRange_v2, (CUdeviceptr *base, size_t *size, CUdeviceptr ptr), (base, size, ptr))
+SG_CALL(cuMemGetAddressRange_v2, (CUdeviceptr * base, size_t *size, CUdeviceptr ptr),
+        (base, size, ptr))
 {
     struct sg_ctx *c;
     SG_TRY(sg_current(&c));
@@ -135,12 +136,13 @@ SG_CALL(cuMemGetAddressRange_v2, (CUdeviceptr *base, size_t *size, CUdeviceptr p
 }
 
 /* The bytes are at a host address that the program may read and write in both modes. */
-SG_CALL(cuMemAllocManaged, (CUdeviceptr *out, size_t bytes, unsigned flags), (out, bytes, flags))
+SG_CALL(cuMemAllocManaged, (CUdeviceptr * out, size_t bytes, unsigned flags), (out, bytes, flags))
 {
     struct sg_ctx *c;
     struct sg_range *r;
     SG_CHECK(out && bytes, CUDA_ERROR_INVALID_VALUE);
-    SG_CHECK(flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST, CUDA_ERROR_INVALID_VALUE);
+    SG_CHECK(flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST,
+             CUDA_ERROR_INVALID_VALUE);
     SG_TRY(sg_current(&c));
     SG_CHECK(!sg_capture_blocks(c), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     SG_TRY(sg_alloc(SG_MANAGED, c, bytes, &r));
@@ -155,7 +157,8 @@ SG_CALL(cuMemAllocManaged, (CUdeviceptr *out, size_t bytes, unsigned flags), (ou
 }
 
 /* Timing mode, large blocks: every stretch of the block shows the same few pages. Copies carry no
- * contents in that mode, and gigabytes that a program touches in advance must not cost real ones. */
+ * contents in that mode, and gigabytes that a program touches in advance must not cost real ones.
+ */
 static bool host_pages(struct sg_range *r)
 {
     if (r->bytes <= ALIAS_BYTES)
@@ -164,8 +167,8 @@ static bool host_pages(struct sg_range *r)
         return false;
     for (size_t at = 0; at < r->span; at += ALIAS_BYTES) {
         size_t n = r->span - at < ALIAS_BYTES ? r->span - at : ALIAS_BYTES;
-        if (mmap((void *)(r->va + at), n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, sg.memfile,
-                 0) == MAP_FAILED)
+        if (mmap((void *)(r->va + at), n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                 sg.memfile, 0) == MAP_FAILED)
             return false;
     }
     return true;
@@ -273,7 +276,8 @@ SG_CALL(cuMemHostUnregister, (void *ptr), (ptr))
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuMemHostGetDevicePointer_v2, (CUdeviceptr *out, void *ptr, unsigned flags), (out, ptr, flags))
+SG_CALL(cuMemHostGetDevicePointer_v2, (CUdeviceptr * out, void *ptr, unsigned flags),
+        (out, ptr, flags))
 {
     struct sg_ctx *c;
     SG_CHECK(out && flags == 0, CUDA_ERROR_INVALID_VALUE);
@@ -299,7 +303,8 @@ static CUresult managed_only(CUdeviceptr ptr, size_t bytes)
     struct sg_ctx *c;
     SG_TRY(sg_current(&c));
     const struct sg_range *r = sg_range_find(ptr);
-    SG_CHECK(r && r->kind == SG_MANAGED && ptr + bytes <= r->va + r->bytes, CUDA_ERROR_INVALID_VALUE);
+    SG_CHECK(r && r->kind == SG_MANAGED && ptr + bytes <= r->va + r->bytes,
+             CUDA_ERROR_INVALID_VALUE);
     return CUDA_SUCCESS;
 }
 SG_CALL(cuMemAdvise, (CUdeviceptr ptr, size_t bytes, CUmem_advise advice, CUdevice dev),

@@ -20,7 +20,8 @@ static CUresult encode(CUtensorMap *out, CUtensorMapDataType type, cuuint32_t ra
 {
     struct tensor_map m = {.base = (uint64_t)base, .type = (uint32_t)type, .rank = rank};
     SG_CHECK(out && (uint64_t)out % 64 == 0, CUDA_ERROR_INVALID_VALUE);
-    SG_CHECK(base && (uint64_t)base % 16 == 0 && rank >= 1 && rank <= 5 && dim, CUDA_ERROR_INVALID_VALUE);
+    SG_CHECK(base && (uint64_t)base % 16 == 0 && rank >= 1 && rank <= 5 && dim,
+             CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(rank == 1 || stride, CUDA_ERROR_INVALID_VALUE);
     for (unsigned i = 0; i < rank; i++) {
         SG_CHECK(dim[i] >= 1 && dim[i] <= (cuuint64_t)1 << 32, CUDA_ERROR_INVALID_VALUE);
@@ -30,7 +31,8 @@ static CUresult encode(CUtensorMap *out, CUtensorMapDataType type, cuuint32_t ra
             m.box[i] = box[i];
         }
         if (i + 1 < rank) {
-            SG_CHECK(stride[i] % 16 == 0 && stride[i] < (cuuint64_t)1 << 40, CUDA_ERROR_INVALID_VALUE);
+            SG_CHECK(stride[i] % 16 == 0 && stride[i] < (cuuint64_t)1 << 40,
+                     CUDA_ERROR_INVALID_VALUE);
             m.stride[i] = stride[i];
         }
     }
@@ -40,10 +42,10 @@ static CUresult encode(CUtensorMap *out, CUtensorMapDataType type, cuuint32_t ra
 }
 
 SG_CALL(cuTensorMapEncodeTiled,
-        (CUtensorMap *out, CUtensorMapDataType type, cuuint32_t rank, void *base, const cuuint64_t *dim,
-         const cuuint64_t *stride, const cuuint32_t *box, const cuuint32_t *element_stride,
-         CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2,
-         CUtensorMapFloatOOBfill fill),
+        (CUtensorMap * out, CUtensorMapDataType type, cuuint32_t rank, void *base,
+         const cuuint64_t *dim, const cuuint64_t *stride, const cuuint32_t *box,
+         const cuuint32_t *element_stride, CUtensorMapInterleave interleave,
+         CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2, CUtensorMapFloatOOBfill fill),
         (out, type, rank, base, dim, stride, box, element_stride, interleave, swizzle, l2, fill))
 {
     SG_CHECK(box && element_stride, CUDA_ERROR_INVALID_VALUE);
@@ -54,12 +56,13 @@ SG_CALL(cuTensorMapEncodeTiled,
     return encode(out, type, rank, base, dim, stride, box);
 }
 SG_CALL(cuTensorMapEncodeIm2col,
-        (CUtensorMap *out, CUtensorMapDataType type, cuuint32_t rank, void *base, const cuuint64_t *dim,
-         const cuuint64_t *stride, const int *lower, const int *upper, cuuint32_t channels,
-         cuuint32_t pixels, const cuuint32_t *element_stride, CUtensorMapInterleave interleave,
-         CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2, CUtensorMapFloatOOBfill fill),
-        (out, type, rank, base, dim, stride, lower, upper, channels, pixels, element_stride, interleave,
-         swizzle, l2, fill))
+        (CUtensorMap * out, CUtensorMapDataType type, cuuint32_t rank, void *base,
+         const cuuint64_t *dim, const cuuint64_t *stride, const int *lower, const int *upper,
+         cuuint32_t channels, cuuint32_t pixels, const cuuint32_t *element_stride,
+         CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2,
+         CUtensorMapFloatOOBfill fill),
+        (out, type, rank, base, dim, stride, lower, upper, channels, pixels, element_stride,
+         interleave, swizzle, l2, fill))
 {
     SG_CHECK(rank >= 3 && lower && upper && element_stride && channels <= 256 && pixels <= 1024,
              CUDA_ERROR_INVALID_VALUE);
@@ -69,7 +72,7 @@ SG_CALL(cuTensorMapEncodeIm2col,
     (void)fill;
     return encode(out, type, rank, base, dim, stride, NULL);
 }
-SG_CALL(cuTensorMapReplaceAddress, (CUtensorMap *map, void *base), (map, base))
+SG_CALL(cuTensorMapReplaceAddress, (CUtensorMap * map, void *base), (map, base))
 {
     SG_CHECK(map && base && (uint64_t)base % 16 == 0, CUDA_ERROR_INVALID_VALUE);
     uint64_t v = (uint64_t)base;
@@ -108,7 +111,8 @@ SG_CALL(cuMemRangeGetAttribute,
     return range_attribute(data, size, a, ptr, bytes);
 }
 SG_CALL(cuMemRangeGetAttributes,
-        (void **data, size_t *sizes, CUmem_range_attribute *a, size_t n, CUdeviceptr ptr, size_t bytes),
+        (void **data, size_t *sizes, CUmem_range_attribute *a, size_t n, CUdeviceptr ptr,
+         size_t bytes),
         (data, sizes, a, n, ptr, bytes))
 {
     SG_CHECK(data && sizes && a && n, CUDA_ERROR_INVALID_VALUE);
@@ -118,7 +122,8 @@ SG_CALL(cuMemRangeGetAttributes,
 }
 
 /* ---- pools by location ---- */
-static CUresult pool_at(CUmemoryPool *out, const CUmemLocation *where, CUmemAllocationType type, bool def)
+static CUresult pool_at(CUmemoryPool *out, const CUmemLocation *where, CUmemAllocationType type,
+                        bool def)
 {
     SG_CHECK(out && where && type == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(where->type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_NOT_SUPPORTED);
@@ -128,12 +133,12 @@ static CUresult pool_at(CUmemoryPool *out, const CUmemLocation *where, CUmemAllo
     *out = (CUmemoryPool)(def ? sg.dev[where->id].default_pool : p);
     return CUDA_SUCCESS;
 }
-SG_CALL(cuMemGetDefaultMemPool, (CUmemoryPool *out, CUmemLocation *where, CUmemAllocationType type),
-        (out, where, type))
+SG_CALL(cuMemGetDefaultMemPool,
+        (CUmemoryPool * out, CUmemLocation *where, CUmemAllocationType type), (out, where, type))
 {
     return pool_at(out, where, type, true);
 }
-SG_CALL(cuMemGetMemPool, (CUmemoryPool *out, CUmemLocation *where, CUmemAllocationType type),
+SG_CALL(cuMemGetMemPool, (CUmemoryPool * out, CUmemLocation *where, CUmemAllocationType type),
         (out, where, type))
 {
     return pool_at(out, where, type, false);
@@ -152,7 +157,8 @@ SG_CALL(cuProfilerStop, (void), ())
 }
 
 /* ---- attributes without effect ---- */
-SG_CALL_S(cuStreamCopyAttributes, cuStreamCopyAttributes_ptsz, (CUstream hdst, CUstream hsrc), (hdst, hsrc))
+SG_CALL_S(cuStreamCopyAttributes, cuStreamCopyAttributes_ptsz, (CUstream hdst, CUstream hsrc),
+          (hdst, hsrc))
 {
     struct sg_stream *dst, *src;
     SG_TRY(sg_stream_of(hdst, &dst));
@@ -168,8 +174,8 @@ SG_CALL(cuGraphKernelNodeCopyAttributes, (CUgraphNode dst, CUgraphNode src), (ds
 {
     return kernel_node(dst) && kernel_node(src) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-SG_CALL(cuGraphKernelNodeGetAttribute, (CUgraphNode n, CUkernelNodeAttrID a, CUkernelNodeAttrValue *v),
-        (n, a, v))
+SG_CALL(cuGraphKernelNodeGetAttribute,
+        (CUgraphNode n, CUkernelNodeAttrID a, CUkernelNodeAttrValue *v), (n, a, v))
 {
     (void)a;
     SG_CHECK(kernel_node(n) && v, CUDA_ERROR_INVALID_VALUE);

@@ -123,18 +123,18 @@ static CUresult module_load(CUmodule *out, const void *data)
     *out = (CUmodule)m;
     return CUDA_SUCCESS;
 }
-SG_CALL(cuModuleLoadData, (CUmodule *out, const void *data), (out, data))
+SG_CALL(cuModuleLoadData, (CUmodule * out, const void *data), (out, data))
 {
     return module_load(out, data);
 }
 SG_CALL(cuModuleLoadDataEx,
-        (CUmodule *out, const void *data, unsigned n, CUjit_option *options, void **values),
+        (CUmodule * out, const void *data, unsigned n, CUjit_option *options, void **values),
         (out, data, n, options, values))
 {
     SG_CHECK(n == 0 || (options && values), CUDA_ERROR_INVALID_VALUE);
     return module_load(out, data);
 }
-SG_CALL(cuModuleLoadFatBinary, (CUmodule *out, const void *data), (out, data))
+SG_CALL(cuModuleLoadFatBinary, (CUmodule * out, const void *data), (out, data))
 {
     return module_load(out, data);
 }
@@ -166,7 +166,7 @@ static CUresult read_file(const char *name, void **out)
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuModuleLoad, (CUmodule *out, const char *name), (out, name))
+SG_CALL(cuModuleLoad, (CUmodule * out, const char *name), (out, name))
 {
     void *data;
     SG_TRY(read_file(name, &data));
@@ -190,7 +190,7 @@ SG_CALL(cuModuleUnload, (CUmodule hm), (hm))
     return unload((struct sg_module *)hm);
 }
 
-SG_CALL(cuModuleGetLoadingMode, (CUmoduleLoadingMode *mode), (mode))
+SG_CALL(cuModuleGetLoadingMode, (CUmoduleLoadingMode * mode), (mode))
 {
     SG_CHECK(mode, CUDA_ERROR_INVALID_VALUE);
     *mode = CU_MODULE_LAZY_LOADING;
@@ -205,12 +205,13 @@ static struct sg_func *by_name(struct sg_func *f, const struct sg_module *m, con
     return NULL;
 }
 
-SG_CALL(cuModuleGetFunction, (CUfunction *out, CUmodule hm, const char *name), (out, hm, name))
+SG_CALL(cuModuleGetFunction, (CUfunction * out, CUmodule hm, const char *name), (out, hm, name))
 {
     SG_CHECK(out && name, CUDA_ERROR_INVALID_VALUE);
     struct sg_module *m = (struct sg_module *)hm;
     /* A library's module (cuLibraryGetModule) is the library itself. */
-    SG_CHECK(sg_handle_is(SG_H_MODULE, m) || sg_handle_is(SG_H_LIBRARY, m), CUDA_ERROR_INVALID_HANDLE);
+    SG_CHECK(sg_handle_is(SG_H_MODULE, m) || sg_handle_is(SG_H_LIBRARY, m),
+             CUDA_ERROR_INVALID_HANDLE);
     struct sg_func *f = by_name(m->funcs, m, name);
     SG_CHECK(f, CUDA_ERROR_NOT_FOUND);
     *out = (CUfunction)f;
@@ -225,7 +226,7 @@ SG_CALL(cuModuleGetFunctionCount, (unsigned *count, CUmodule hm), (count, hm))
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuModuleEnumerateFunctions, (CUfunction *out, unsigned n, CUmodule hm), (out, n, hm))
+SG_CALL(cuModuleEnumerateFunctions, (CUfunction * out, unsigned n, CUmodule hm), (out, n, hm))
 {
     SG_CHECK(out, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(sg_handle_is(SG_H_MODULE, hm), CUDA_ERROR_INVALID_HANDLE);
@@ -265,16 +266,17 @@ static CUresult variable(struct sg_module *m, const char *name, CUdeviceptr *out
     return CUDA_ERROR_NOT_FOUND;
 }
 
-SG_CALL(cuModuleGetGlobal_v2, (CUdeviceptr *out, size_t *bytes, CUmodule hm, const char *name),
+SG_CALL(cuModuleGetGlobal_v2, (CUdeviceptr * out, size_t *bytes, CUmodule hm, const char *name),
         (out, bytes, hm, name))
 {
-    SG_CHECK(sg_handle_is(SG_H_MODULE, hm) || sg_handle_is(SG_H_LIBRARY, hm), CUDA_ERROR_INVALID_HANDLE);
+    SG_CHECK(sg_handle_is(SG_H_MODULE, hm) || sg_handle_is(SG_H_LIBRARY, hm),
+             CUDA_ERROR_INVALID_HANDLE);
     return variable((struct sg_module *)hm, name, out, bytes);
 }
 
 /* ---- libraries ---- */
 SG_CALL(cuLibraryLoadData,
-        (CUlibrary *out, const void *code, CUjit_option *jit, void **jit_values, unsigned njit,
+        (CUlibrary * out, const void *code, CUjit_option *jit, void **jit_values, unsigned njit,
          CUlibraryOption *options, void **values, unsigned n),
         (out, code, jit, jit_values, njit, options, values, n))
 {
@@ -287,7 +289,7 @@ SG_CALL(cuLibraryLoadData,
 }
 
 SG_CALL(cuLibraryLoadFromFile,
-        (CUlibrary *out, const char *name, CUjit_option *jit, void **jit_values, unsigned njit,
+        (CUlibrary * out, const char *name, CUjit_option *jit, void **jit_values, unsigned njit,
          CUlibraryOption *options, void **values, unsigned n),
         (out, name, jit, jit_values, njit, options, values, n))
 {
@@ -323,7 +325,7 @@ SG_CALL(cuLibraryUnload, (CUlibrary l), (l))
     return unload(m);
 }
 
-SG_CALL(cuLibraryGetKernel, (CUkernel *out, CUlibrary l, const char *name), (out, l, name))
+SG_CALL(cuLibraryGetKernel, (CUkernel * out, CUlibrary l, const char *name), (out, l, name))
 {
     struct sg_module *m = library_of(l);
     SG_CHECK(out && name, CUDA_ERROR_INVALID_VALUE);
@@ -343,7 +345,7 @@ SG_CALL(cuLibraryGetKernelCount, (unsigned *count, CUlibrary l), (count, l))
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuLibraryEnumerateKernels, (CUkernel *out, unsigned n, CUlibrary l), (out, n, l))
+SG_CALL(cuLibraryEnumerateKernels, (CUkernel * out, unsigned n, CUlibrary l), (out, n, l))
 {
     const struct sg_module *m = library_of(l);
     SG_CHECK(out, CUDA_ERROR_INVALID_VALUE);
@@ -353,7 +355,7 @@ SG_CALL(cuLibraryEnumerateKernels, (CUkernel *out, unsigned n, CUlibrary l), (ou
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuLibraryGetModule, (CUmodule *out, CUlibrary l), (out, l))
+SG_CALL(cuLibraryGetModule, (CUmodule * out, CUlibrary l), (out, l))
 {
     struct sg_ctx *c;
     SG_CHECK(out, CUDA_ERROR_INVALID_VALUE);
@@ -363,7 +365,7 @@ SG_CALL(cuLibraryGetModule, (CUmodule *out, CUlibrary l), (out, l))
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuLibraryGetGlobal, (CUdeviceptr *out, size_t *bytes, CUlibrary l, const char *name),
+SG_CALL(cuLibraryGetGlobal, (CUdeviceptr * out, size_t *bytes, CUlibrary l, const char *name),
         (out, bytes, l, name))
 {
     struct sg_module *m = library_of(l);
@@ -371,7 +373,7 @@ SG_CALL(cuLibraryGetGlobal, (CUdeviceptr *out, size_t *bytes, CUlibrary l, const
     return variable(m, name, out, bytes);
 }
 
-SG_CALL(cuLibraryGetManaged, (CUdeviceptr *out, size_t *bytes, CUlibrary l, const char *name),
+SG_CALL(cuLibraryGetManaged, (CUdeviceptr * out, size_t *bytes, CUlibrary l, const char *name),
         (out, bytes, l, name))
 {
     struct sg_module *m = library_of(l);
@@ -379,7 +381,7 @@ SG_CALL(cuLibraryGetManaged, (CUdeviceptr *out, size_t *bytes, CUlibrary l, cons
     return variable(m, name, out, bytes);
 }
 
-SG_CALL(cuKernelGetFunction, (CUfunction *out, CUkernel k), (out, k))
+SG_CALL(cuKernelGetFunction, (CUfunction * out, CUkernel k), (out, k))
 {
     struct sg_ctx *c;
     SG_CHECK(out, CUDA_ERROR_INVALID_VALUE);
@@ -390,7 +392,7 @@ SG_CALL(cuKernelGetFunction, (CUfunction *out, CUkernel k), (out, k))
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuKernelGetLibrary, (CUlibrary *out, CUkernel k), (out, k))
+SG_CALL(cuKernelGetLibrary, (CUlibrary * out, CUkernel k), (out, k))
 {
     SG_CHECK(out, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(sg_handle_is(SG_H_KERNEL, k), CUDA_ERROR_INVALID_HANDLE);
@@ -413,12 +415,14 @@ static CUresult param_info(const struct sg_func *f, size_t i, size_t *offset, si
         *size = f->kernel->params[i].size;
     return CUDA_SUCCESS;
 }
-SG_CALL(cuFuncGetParamInfo, (CUfunction f, size_t i, size_t *offset, size_t *size), (f, i, offset, size))
+SG_CALL(cuFuncGetParamInfo, (CUfunction f, size_t i, size_t *offset, size_t *size),
+        (f, i, offset, size))
 {
     SG_CHECK(sg_handle_is(SG_H_FUNC, f), CUDA_ERROR_INVALID_HANDLE);
     return param_info((struct sg_func *)f, i, offset, size);
 }
-SG_CALL(cuKernelGetParamInfo, (CUkernel k, size_t i, size_t *offset, size_t *size), (k, i, offset, size))
+SG_CALL(cuKernelGetParamInfo, (CUkernel k, size_t i, size_t *offset, size_t *size),
+        (k, i, offset, size))
 {
     SG_CHECK(sg_handle_is(SG_H_KERNEL, k), CUDA_ERROR_INVALID_HANDLE);
     return param_info((struct sg_func *)k, i, offset, size);
@@ -437,14 +441,14 @@ SG_CALL(cuKernelGetName, (const char **name, CUkernel k), (name, k))
     *name = ((struct sg_func *)k)->kernel->name;
     return CUDA_SUCCESS;
 }
-SG_CALL(cuFuncGetModule, (CUmodule *out, CUfunction f), (out, f))
+SG_CALL(cuFuncGetModule, (CUmodule * out, CUfunction f), (out, f))
 {
     SG_CHECK(out, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(sg_handle_is(SG_H_FUNC, f), CUDA_ERROR_INVALID_HANDLE);
     *out = (CUmodule)((struct sg_func *)f)->mod;
     return CUDA_SUCCESS;
 }
-SG_CALL(cuFuncIsLoaded, (CUfunctionLoadingState *state, CUfunction f), (state, f))
+SG_CALL(cuFuncIsLoaded, (CUfunctionLoadingState * state, CUfunction f), (state, f))
 {
     SG_CHECK(state, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(sg_func_of(f), CUDA_ERROR_INVALID_HANDLE);
@@ -486,7 +490,8 @@ SG_CALL(cuFuncGetAttribute, (int *v, CUfunction_attribute a, CUfunction f), (v, 
 {
     return attribute(v, a, sg_func_of(f));
 }
-SG_CALL(cuKernelGetAttribute, (int *v, CUfunction_attribute a, CUkernel k, CUdevice dev), (v, a, k, dev))
+SG_CALL(cuKernelGetAttribute, (int *v, CUfunction_attribute a, CUkernel k, CUdevice dev),
+        (v, a, k, dev))
 {
     SG_CHECK(dev >= 0 && dev < sg.cfg.ndevices, CUDA_ERROR_INVALID_DEVICE);
     return attribute(v, a, sg_handle_is(SG_H_KERNEL, k) ? (struct sg_func *)k : NULL);
@@ -506,7 +511,8 @@ SG_CALL(cuFuncSetAttribute, (CUfunction f, CUfunction_attribute a, int v), (f, a
 {
     return set_attribute(sg_func_of(f), a, v);
 }
-SG_CALL(cuKernelSetAttribute, (CUfunction_attribute a, int v, CUkernel k, CUdevice dev), (a, v, k, dev))
+SG_CALL(cuKernelSetAttribute, (CUfunction_attribute a, int v, CUkernel k, CUdevice dev),
+        (a, v, k, dev))
 {
     SG_CHECK(dev >= 0 && dev < sg.cfg.ndevices, CUDA_ERROR_INVALID_DEVICE);
     return set_attribute(sg_handle_is(SG_H_KERNEL, k) ? (struct sg_func *)k : NULL, a, v);

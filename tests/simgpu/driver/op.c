@@ -234,5 +234,6 @@ void sg_op_describe(const struct sg_op *op, char *buf, size_t n)
         snprintf(what, sizeof what, "join");
         break;
     }
-    snprintf(buf, n, "%s (operation %llu, stream lane %u)", what, (unsigned long long)op->seq, op->lane);
+    snprintf(buf, n, "%s (operation %llu, stream lane %u)", what, (unsigned long long)op->seq,
+             op->lane);
 }

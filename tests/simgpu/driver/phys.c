@@ -1,6 +1,7 @@
 /* Physical memory: the budget of each card and, in functional mode, the pages themselves. They are
  * extents of one memory file, so that several mappings of one handle really share their bytes. File
- * space is never reused: a freed extent is punched out, and a stale mapping reads zeroes at most. */
+ * space is never reused: a freed extent is punched out, and a stale mapping reads zeroes at most.
+ */
 #include "sg.h"
 
 #include <fcntl.h>
@@ -78,8 +79,8 @@ static CUresult take(int device, size_t bytes, bool bare, struct sg_phys **out)
     return CUDA_SUCCESS;
 }
 
-/* Takes `bytes` (already rounded) of a device's memory, or of the host's with SG_HOST. One reference
- * is the caller's. Bare: the bytes are somebody else's (registered host memory). */
+/* Takes `bytes` (already rounded) of a device's memory, or of the host's with SG_HOST. One
+ * reference is the caller's. Bare: the bytes are somebody else's (registered host memory). */
 CUresult sg_phys_new(int device, size_t bytes, bool bare, struct sg_phys **out)
 {
     sg_machine_lock();

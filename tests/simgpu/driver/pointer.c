@@ -22,8 +22,10 @@ static CUresult of_mapping(void *data, CUpointer_attribute a, const struct sg_ra
     switch ((int)a) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         SG_CHECK(m, CUDA_ERROR_INVALID_VALUE);
-        PUT(CUmemorytype, r->kind == SG_PINNED || r->kind == SG_REGISTERED || m->phys->device == SG_HOST
-                              ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+        PUT(CUmemorytype,
+            r->kind == SG_PINNED || r->kind == SG_REGISTERED || m->phys->device == SG_HOST
+                ? CU_MEMORYTYPE_HOST
+                : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         SG_CHECK(m || r->ctx, CUDA_ERROR_INVALID_VALUE);
         PUT(int, r->ctx ? r->ctx->device : m->phys->device);
@@ -37,7 +39,7 @@ static CUresult of_mapping(void *data, CUpointer_attribute a, const struct sg_ra
         SG_CHECK(m && m->phys, CUDA_ERROR_INVALID_VALUE);
         PUT(unsigned long long, m->phys->id);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-        PUT(unsigned long long, vmm && m ? m->phys->id : r->id);
+        PUT(unsigned long long, vmm &&m ? m->phys->id : r->id);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: {
         const struct sg_ctx *c = sg_current_raw();
         SG_CHECK(m && c, CUDA_ERROR_INVALID_VALUE);
@@ -132,7 +134,8 @@ SG_CALL(cuPointerGetAttributes,
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuPointerSetAttribute, (const void *value, CUpointer_attribute a, CUdeviceptr ptr), (value, a, ptr))
+SG_CALL(cuPointerSetAttribute, (const void *value, CUpointer_attribute a, CUdeviceptr ptr),
+        (value, a, ptr))
 {
     struct sg_ctx *c;
     SG_CHECK(value && a == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CUDA_ERROR_INVALID_VALUE);

@@ -182,7 +182,8 @@ CUresult sg_pool_give_back(struct sg_range *r, struct sg_stream *s)
     return sg_submit(s, op);
 }
 
-/* For the race checker a free is a write of every byte: what is not ordered before it is an error. */
+/* For the race checker a free is a write of every byte: what is not ordered before it is an error.
+ */
 void sg_pool_freed(struct sg_op *op)
 {
     struct sg_range *r = op->u.freed.range;
@@ -192,7 +193,8 @@ void sg_pool_freed(struct sg_op *op)
         sg_race_access(op, r->map.phys, 0, r->map.phys->bytes, SIMGPU_WRITE, r->va);
         sg_race_undefine(r->va, r->bytes);
     }
-    /* It may have been handed out again in the same stream meanwhile; nothing has run on it since. */
+    /* It may have been handed out again in the same stream meanwhile; nothing has run on it since.
+     */
     if (sg.cfg.mode == SG_FUNCTIONAL)
         memset((void *)r->va, 0xDB, r->bytes);
 }
@@ -214,7 +216,7 @@ static CUresult alloc_async(CUdeviceptr *out, size_t bytes, struct sg_pool *p, s
     return CUDA_SUCCESS;
 }
 
-SG_CALL_S(cuMemAllocAsync, cuMemAllocAsync_ptsz, (CUdeviceptr *out, size_t bytes, CUstream hs),
+SG_CALL_S(cuMemAllocAsync, cuMemAllocAsync_ptsz, (CUdeviceptr * out, size_t bytes, CUstream hs),
           (out, bytes, hs))
 {
     struct sg_stream *s;
@@ -225,7 +227,7 @@ SG_CALL_S(cuMemAllocAsync, cuMemAllocAsync_ptsz, (CUdeviceptr *out, size_t bytes
 }
 
 SG_CALL_S(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz,
-          (CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream hs), (out, bytes, pool, hs))
+          (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream hs), (out, bytes, pool, hs))
 {
     struct sg_stream *s;
     SG_CHECK(sg_handle_is(SG_H_POOL, pool), CUDA_ERROR_INVALID_VALUE);
@@ -248,7 +250,7 @@ SG_CALL_S(cuMemFreeAsync, cuMemFreeAsync_ptsz, (CUdeviceptr ptr, CUstream hs), (
     return sg_pool_give_back(r, s);
 }
 
-SG_CALL(cuDeviceGetDefaultMemPool, (CUmemoryPool *out, CUdevice dev), (out, dev))
+SG_CALL(cuDeviceGetDefaultMemPool, (CUmemoryPool * out, CUdevice dev), (out, dev))
 {
     SG_CHECK(out, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(dev >= 0 && dev < sg.cfg.ndevices, CUDA_ERROR_INVALID_DEVICE);
@@ -258,7 +260,7 @@ SG_CALL(cuDeviceGetDefaultMemPool, (CUmemoryPool *out, CUdevice dev), (out, dev)
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuDeviceGetMemPool, (CUmemoryPool *out, CUdevice dev), (out, dev))
+SG_CALL(cuDeviceGetMemPool, (CUmemoryPool * out, CUdevice dev), (out, dev))
 {
     struct sg_pool *p;
     SG_CHECK(out, CUDA_ERROR_INVALID_VALUE);
@@ -278,12 +280,13 @@ SG_CALL(cuDeviceSetMemPool, (CUdevice dev, CUmemoryPool pool), (dev, pool))
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuMemPoolCreate, (CUmemoryPool *out, const CUmemPoolProps *props), (out, props))
+SG_CALL(cuMemPoolCreate, (CUmemoryPool * out, const CUmemPoolProps *props), (out, props))
 {
     SG_CHECK(out && props && props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED,
              CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(props->location.type == CU_MEM_LOCATION_TYPE_DEVICE && props->location.id >= 0 &&
-                 props->location.id < sg.cfg.ndevices, CUDA_ERROR_INVALID_VALUE);
+                 props->location.id < sg.cfg.ndevices,
+             CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(props->handleTypes == CU_MEM_HANDLE_TYPE_NONE, CUDA_ERROR_NOT_SUPPORTED);
     struct sg_pool *p = pool_new(props->location.id);
     SG_CHECK(p, CUDA_ERROR_OUT_OF_MEMORY);
@@ -349,7 +352,8 @@ static void *attribute_at(struct sg_pool *p, CUmemPool_attribute a, bool *is_int
     return NULL;
 }
 
-SG_CALL(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute a, void *value), (pool, a, value))
+SG_CALL(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute a, void *value),
+        (pool, a, value))
 {
     bool is_int;
     SG_CHECK(value && sg_handle_is(SG_H_POOL, pool), CUDA_ERROR_INVALID_VALUE);
@@ -359,7 +363,8 @@ SG_CALL(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute a, void *
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute a, void *value), (pool, a, value))
+SG_CALL(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute a, void *value),
+        (pool, a, value))
 {
     bool is_int;
     struct sg_pool *p = (struct sg_pool *)pool;
@@ -383,11 +388,12 @@ SG_CALL(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *map, size
     SG_CHECK(sg_handle_is(SG_H_POOL, pool) && (map || !count), CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < count; i++)
         SG_CHECK(map[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && map[i].location.id >= 0 &&
-                     map[i].location.id < sg.cfg.ndevices, CUDA_ERROR_INVALID_DEVICE);
+                     map[i].location.id < sg.cfg.ndevices,
+                 CUDA_ERROR_INVALID_DEVICE);
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuMemPoolGetAccess, (CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *where),
+SG_CALL(cuMemPoolGetAccess, (CUmemAccess_flags * flags, CUmemoryPool pool, CUmemLocation *where),
         (flags, pool, where))
 {
     SG_CHECK(flags && where && sg_handle_is(SG_H_POOL, pool), CUDA_ERROR_INVALID_VALUE);

@@ -18,7 +18,7 @@ struct sg_preset {
     int major, minor, sms, clock_khz, mem_clock_khz, bus_bits, copy_engines, cores_per_sm;
     size_t memory, context_bytes, l2_bytes;
     double flops, bandwidth;
-    double pcie, pageable; /* one direction, page-locked and pageable host memory */
+    double pcie, pageable;         /* one direction, page-locked and pageable host memory */
     double duplex_h2d, duplex_d2h; /* share of pcie left while the other direction is busy too */
     const struct sg_class_rate *rates; /* SIMGPU_CLASS_COUNT entries */
 };

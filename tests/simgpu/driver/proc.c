@@ -69,7 +69,10 @@ static const struct {
     CUresult code;
     const char *name, *text;
 } errors[] = {
-#define E(name, text) {name, #name, text}
+#define E(name, text)                                                                              \
+    {                                                                                              \
+        name, #name, text                                                                          \
+    }
     E(CUDA_SUCCESS, "no error"),
     E(CUDA_ERROR_INVALID_VALUE, "invalid argument"),
     E(CUDA_ERROR_OUT_OF_MEMORY, "out of memory"),
@@ -102,7 +105,8 @@ static const struct {
     E(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, "peer access has not been enabled"),
     E(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, "the primary context is active"),
     E(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed"),
-    E(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "part or all of the memory is already page-locked"),
+    E(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+      "part or all of the memory is already page-locked"),
     E(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "pointer does not name page-locked memory"),
     E(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure"),
     E(CUDA_ERROR_NOT_PERMITTED, "operation not permitted"),

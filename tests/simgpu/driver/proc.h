@@ -10,7 +10,8 @@ struct sg_proc_row {
     int (*second)(void); /* the same function at another address (SIMGPU_PROC_ALIAS=1) */
 };
 
-/* A second entry point that jumps to the first: what a look-up returns need not equal the export. */
+/* A second entry point that jumps to the first: what a look-up returns need not equal the export.
+ */
 #if defined(__x86_64__)
 #define SG_JUMP "jmp "
 #define SG_PLT  "@PLT"
@@ -22,8 +23,9 @@ struct sg_proc_row {
 #endif
 #define SG_SECOND_ENTRY(symbol)                                                                    \
     __asm__(".text\n.hidden sg_second_" #symbol "\n.globl sg_second_" #symbol                      \
-            "\n.type sg_second_" #symbol ",%function\nsg_second_" #symbol ": " SG_JUMP #symbol SG_PLT \
-            "\n.size sg_second_" #symbol ", .-sg_second_" #symbol "\n");                           \
+            "\n.type sg_second_" #symbol ",%function\nsg_second_" #symbol                          \
+            ": " SG_JUMP #symbol SG_PLT "\n.size sg_second_" #symbol ", .-sg_second_" #symbol      \
+            "\n");                                                                                 \
     extern int sg_second_##symbol(void) __attribute__((visibility("hidden")));
 
 extern const struct sg_proc_row sg_proc_rows[]; /* sorted by name, then version */

@@ -1,8 +1,8 @@
 /* The race checker: happens-before by vector clocks, one component for each stream (a lane), in the
- * manner of FastTrack (Flanagan and Freund, PLDI 2009): for each stretch of physical memory the last
- * write and the reads since. An operation's clock joins those of all it waits for and what the host
- * had seen when it was issued. Accesses are checked when an operation executes; any order in which
- * operations execute respects the edges, so a race is found whichever side ran first.
+ * manner of FastTrack (Flanagan and Freund, PLDI 2009): for each stretch of physical memory the
+ * last write and the reads since. An operation's clock joins those of all it waits for and what the
+ * host had seen when it was issued. Accesses are checked when an operation executes; any order in
+ * which operations execute respects the edges, so a race is found whichever side ran first.
  *
  * Host threads count as one: what one of them waited for orders what any of them issues later. */
 #include "sg.h"
@@ -208,7 +208,8 @@ static size_t seg_lower(const struct sg_shadow *s, uint64_t at)
     return lo;
 }
 
-static struct seg *seg_insert(struct sg_shadow *s, size_t i, uint64_t at, uint64_t end, bool written)
+static struct seg *seg_insert(struct sg_shadow *s, size_t i, uint64_t at, uint64_t end,
+                              bool written)
 {
     if (s->n == s->cap) {
         s->cap = s->cap ? s->cap * 2 : 4;
@@ -245,7 +246,8 @@ static size_t cover(struct sg_phys *p, uint64_t at, uint64_t end)
     uint64_t pos = at;
     for (size_t i = first; pos < end; i++) {
         if (i == s->n || s->seg[i].at > pos)
-            seg_insert(s, i, pos, i < s->n && s->seg[i].at < end ? s->seg[i].at : end, p->host_writes);
+            seg_insert(s, i, pos, i < s->n && s->seg[i].at < end ? s->seg[i].at : end,
+                       p->host_writes);
         pos = s->seg[i].end;
     }
     return first;
@@ -289,9 +291,10 @@ static void check_read(struct sg_op *op, struct seg *g, const struct mark *m, ui
     size_t bytes = (size_t)(g->end - g->at);
     if (!g->written && op->kind != SG_OP_COPY) { /* a copy passes undefined bytes on */
         char line[320];
-        snprintf(line, sizeof line,
-                 "undefined: %s (operation %llu, lane %u) reads %#llx+%zu, which nothing has written",
-                 name_of(op), (unsigned long long)op->seq, op->lane, (unsigned long long)va, bytes);
+        snprintf(
+            line, sizeof line,
+            "undefined: %s (operation %llu, lane %u) reads %#llx+%zu, which nothing has written",
+            name_of(op), (unsigned long long)op->seq, op->lane, (unsigned long long)va, bytes);
         found(&sg.undefined, line);
         g->written = true; /* once for each stretch */
     }
@@ -364,7 +367,8 @@ void sg_race_undefine(uint64_t va, size_t bytes)
         struct sg_phys *p = piece(va, end, &off, &n);
         if (!p)
             return;
-        for (size_t i = cover(p, off, off + n); i < p->shadow->n && p->shadow->seg[i].at < off + n; i++)
+        for (size_t i = cover(p, off, off + n); i < p->shadow->n && p->shadow->seg[i].at < off + n;
+             i++)
             p->shadow->seg[i].written = false;
     }
 }
@@ -402,10 +406,11 @@ void sg_race_free(struct sg_phys *p, uint64_t off, size_t bytes, uint64_t va, co
         if (!m)
             continue;
         char line[400];
-        snprintf(line, sizeof line,
-                 "early %s: %#llx+%zu is still in use by %s (operation %llu, lane %u): the host has "
-                 "not waited for it", what, (unsigned long long)va, bytes, m->what,
-                 (unsigned long long)m->seq, m->lane);
+        snprintf(
+            line, sizeof line,
+            "early %s: %#llx+%zu is still in use by %s (operation %llu, lane %u): the host has "
+            "not waited for it",
+            what, (unsigned long long)va, bytes, m->what, (unsigned long long)m->seq, m->lane);
         found(&sg.early, line);
         return;
     }

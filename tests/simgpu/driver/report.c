@@ -18,8 +18,9 @@ static void report_name(char *out, size_t n)
 static void device_report(FILE *f, const struct sg_device *d)
 {
     static const char *const engines[SG_ENG_COUNT] = {"compute", "h2d", "d2h"};
-    fprintf(f, "  {\"device\": %d, \"peak_physical_bytes\": %zu, \"physical_bytes\": %zu, "
-               "\"out_bytes\": %llu, \"in_bytes\": %llu, \"d2d_bytes\": %llu, \"busy_ns\": {",
+    fprintf(f,
+            "  {\"device\": %d, \"peak_physical_bytes\": %zu, \"physical_bytes\": %zu, "
+            "\"out_bytes\": %llu, \"in_bytes\": %llu, \"d2d_bytes\": %llu, \"busy_ns\": {",
             d->ordinal, d->peak, d->used + d->reserved_ctx, (unsigned long long)d->out_bytes,
             (unsigned long long)d->in_bytes, (unsigned long long)d->d2d_bytes);
     for (int e = 0; e < SG_ENG_COUNT; e++)
@@ -62,8 +63,9 @@ void sg_report_write(void)
     fprintf(f, " \"out_bytes\": %llu, \"in_bytes\": %llu, \"virtual_time_ns\": %llu,\n",
             (unsigned long long)d->out_bytes, (unsigned long long)d->in_bytes,
             (unsigned long long)(sg.host_ns > sg.dev_ns ? sg.host_ns : sg.dev_ns));
-    fprintf(f, " \"kernels\": %llu, \"copies\": %llu, \"races\": %llu, \"undefined_reads\": %llu, "
-               "\"early_frees\": %llu, \"illegal_addresses\": %llu,\n",
+    fprintf(f,
+            " \"kernels\": %llu, \"copies\": %llu, \"races\": %llu, \"undefined_reads\": %llu, "
+            "\"early_frees\": %llu, \"illegal_addresses\": %llu,\n",
             (unsigned long long)sg.kernels, (unsigned long long)sg.copies,
             (unsigned long long)sg.races, (unsigned long long)sg.undefined,
             (unsigned long long)sg.early, (unsigned long long)sg.illegal);
@@ -77,7 +79,8 @@ void sg_report_write(void)
     for (int i = 0; i < SG_ID_COUNT; i++) {
         if (!sg.calls[i])
             continue;
-        fprintf(f, "%s\n  \"%s\": %llu", first ? "" : ",", sg_names[i], (unsigned long long)sg.calls[i]);
+        fprintf(f, "%s\n  \"%s\": %llu", first ? "" : ",", sg_names[i],
+                (unsigned long long)sg.calls[i]);
         first = false;
     }
     fprintf(f, "\n }}\n");

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define QUEUE_DEPTH 1024 /* launches a stream holds before the host has to wait */
-#define POLLS       3    /* polls of one operation in a row before the clock jumps to the next event */
+#define POLLS       3 /* polls of one operation in a row before the clock jumps to the next event */
 
 enum what { READY, FINISH };
 struct event {
@@ -77,8 +77,11 @@ static void schedule_finish(struct sg_device *d, int e, uint64_t now)
     g->rate = engine_rate(d, e);
     g->updated_ns = now;
     double ns = g->running->left_ns / g->rate;
-    heap_push((struct event){.at = now + (uint64_t)(ns + 0.5), .what = FINISH, .gen = ++g->gen,
-                             .device = d, .engine = e});
+    heap_push((struct event){.at = now + (uint64_t)(ns + 0.5),
+                             .what = FINISH,
+                             .gen = ++g->gen,
+                             .device = d,
+                             .engine = e});
 }
 
 /* The other copy engine started or stopped at `now`: what is left goes on at another rate. */

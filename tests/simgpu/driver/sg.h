@@ -25,7 +25,7 @@
 #include "sg_names.h" /* generated: enum sg_id, SG_ID_COUNT */
 
 #define SG_MAX_DEVICES 16
-#define SG_MAX_PRIOS   6 /* greatest priority is -(SG_MAX_PRIOS - 1) */
+#define SG_MAX_PRIOS   6    /* greatest priority is -(SG_MAX_PRIOS - 1) */
 #define SG_HOST        (-1) /* location of physical memory that lives on the host */
 
 enum sg_mode { SG_TIMING, SG_FUNCTIONAL };
@@ -68,12 +68,12 @@ struct sg_map {
 };
 struct sg_range {
     uint64_t va;
-    size_t bytes;  /* as the program asked; reservations: as reserved */
-    size_t span;   /* address space held, 0 when it is not ours (registered host memory) */
+    size_t bytes; /* as the program asked; reservations: as reserved */
+    size_t span;  /* address space held, 0 when it is not ours (registered host memory) */
     enum sg_kind kind;
     struct sg_ctx *ctx;
     int device;
-    uint64_t id;   /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
+    uint64_t id; /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
     unsigned flags;
     struct sg_map map;    /* every kind but SG_VMM */
     struct sg_map **page; /* SG_VMM: one entry a granule */
@@ -82,7 +82,8 @@ struct sg_range {
     struct sg_op *freed;  /* SG_POOL: the stream-ordered free that was issued for it ... */
     uint64_t freed_on;    /* ... and the id of its stream */
     struct sg_range *next_free;
-    bool sync_memops, of_ipc, of_graph; /* of_graph: made by an allocation node, dies with its graphs */
+    bool sync_memops, of_ipc,
+        of_graph; /* of_graph: made by an allocation node, dies with its graphs */
 };
 
 /* ---- modules (module.c) ---- */
@@ -102,8 +103,8 @@ struct sg_code;
 struct sg_module {
     struct sg_ctx *ctx; /* NULL: a library, bound to no context */
     const struct simgpu_image *image;
-    struct sg_code *code; /* made from a fat binary; owned */
-    void *file;           /* what was read from a file; owned */
+    struct sg_code *code;    /* made from a fat binary; owned */
+    void *file;              /* what was read from a file; owned */
     struct sg_func *funcs;   /* one for each kernel of the image */
     struct sg_func *kernels; /* libraries: the CUkernel of each */
     unsigned nfuncs, nvars;
@@ -118,15 +119,23 @@ CUresult sg_kernel_op(struct sg_func *f, const unsigned grid[3], const unsigned 
                       unsigned shared, void **params, void **extra, struct sg_op **out);
 
 /* ---- work (sched.c, exec.c) ---- */
-enum sg_op_kind { SG_OP_KERNEL, SG_OP_COPY, SG_OP_MEMSET, SG_OP_EVENT, SG_OP_HOSTFN, SG_OP_NOP, SG_OP_FREE };
+enum sg_op_kind {
+    SG_OP_KERNEL,
+    SG_OP_COPY,
+    SG_OP_MEMSET,
+    SG_OP_EVENT,
+    SG_OP_HOSTFN,
+    SG_OP_NOP,
+    SG_OP_FREE
+};
 enum sg_op_state { SG_QUEUED, SG_READY, SG_RUNNING, SG_DONE };
 
 struct sg_copy {
     uint64_t src, dst;
     size_t width, height, depth, spitch, dpitch, sslice, dslice;
-    bool src_host, dst_host; /* where each side lives */
+    bool src_host, dst_host;         /* where each side lives */
     bool from_pageable, to_pageable; /* the host side is not page-locked */
-    unsigned char *staged;   /* contents taken at issue (pageable host source); owned */
+    unsigned char *staged;           /* contents taken at issue (pageable host source); owned */
     int src_dev, dst_dev;
 };
 struct sg_memset {
@@ -167,7 +176,7 @@ struct sg_op {
     uint64_t seq, issue_ns, ready_ns, start_ns, end_ns;
     double left_ns; /* work left at full rate */
     enum sg_engine_id engine;
-    struct sg_op *next; /* in an engine's queue */
+    struct sg_op *next;  /* in an engine's queue */
     unsigned lane, tick; /* race check: position of the operation */
     struct sg_clock *clock;
     union {
@@ -178,7 +187,7 @@ struct sg_op {
         struct {
             struct sg_range *range; /* may be gone when the operation executes ... */
             uint64_t va;            /* ... unless this still leads to it */
-        } freed; /* SG_OP_FREE */
+        } freed;                    /* SG_OP_FREE */
     } u;
 };
 
@@ -210,7 +219,7 @@ struct sg_stream {
 struct sg_event {
     struct sg_ctx *ctx;
     unsigned flags;
-    struct sg_op *op; /* the last record; NULL: never recorded */
+    struct sg_op *op;        /* the last record; NULL: never recorded */
     uint64_t captured;       /* id of the capture it was last recorded in ... */
     struct sg_gnode **nodes; /* ... behind these nodes */
     unsigned nnodes;
@@ -258,9 +267,9 @@ struct sg_state {
     uint64_t rng;
     unsigned hostfns; /* host functions that are executing, outside the lock */
     unsigned hostfns_pending;
-    uint64_t entered;    /* calls so far */
-    uint64_t poll_epoch; /* calls so far that a loop of polls does not make */
-    unsigned pending; /* operations not yet done */
+    uint64_t entered;                          /* calls so far */
+    uint64_t poll_epoch;                       /* calls so far that a loop of polls does not make */
+    unsigned pending;                          /* operations not yet done */
     uint64_t races, undefined, early, illegal; /* findings */
     uint64_t kernels, copies;
     uint64_t host_used, host_limit;
@@ -312,9 +321,21 @@ void sg_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
     } while (0)
 
 /* ---- handles (handle.c): a handle is valid from add to drop; lookups are O(1) ---- */
-enum sg_handle_type { SG_H_CTX = 1, SG_H_STREAM, SG_H_EVENT, SG_H_MODULE, SG_H_FUNC, SG_H_LIBRARY,
-                      SG_H_KERNEL, SG_H_PHYS, SG_H_POOL, SG_H_GRAPH, SG_H_EXEC, SG_H_NODE,
-                      SG_H_USER };
+enum sg_handle_type {
+    SG_H_CTX = 1,
+    SG_H_STREAM,
+    SG_H_EVENT,
+    SG_H_MODULE,
+    SG_H_FUNC,
+    SG_H_LIBRARY,
+    SG_H_KERNEL,
+    SG_H_PHYS,
+    SG_H_POOL,
+    SG_H_GRAPH,
+    SG_H_EXEC,
+    SG_H_NODE,
+    SG_H_USER
+};
 void sg_handle_add(enum sg_handle_type t, const void *p);
 bool sg_handle_is(enum sg_handle_type t, const void *p);
 void sg_handle_drop(enum sg_handle_type t, const void *p);
@@ -355,10 +376,10 @@ void sg_machine_unlock(void);
 void sg_machine_leave(void);
 
 /* ---- address space ---- */
-struct sg_range *sg_range_find(uint64_t va);            /* the range that holds va, or NULL */
-struct sg_range *sg_range_at(size_t i);                 /* by rank; NULL past the end */
+struct sg_range *sg_range_find(uint64_t va); /* the range that holds va, or NULL */
+struct sg_range *sg_range_at(size_t i);      /* by rank; NULL past the end */
 CUresult sg_range_new(enum sg_kind kind, size_t bytes, size_t align, uint64_t hint, int device,
-                      struct sg_range **out);           /* takes address space */
+                      struct sg_range **out);                              /* takes address space */
 CUresult sg_range_adopt(uint64_t va, size_t bytes, struct sg_range **out); /* host registration */
 void sg_range_free(struct sg_range *r);
 struct sg_map *sg_map_at(const struct sg_range *r, uint64_t va);
@@ -368,8 +389,8 @@ CUresult sg_map_protect(struct sg_map *m);
 bool sg_is_host(uint64_t va, bool *pinned); /* lives on the host; page-locked? */
 /* Checks that `device` may touch [va, va+bytes) in `mode`; on failure *bad is the first address
  * that it may not, and the text says why. With op != NULL the race checker sees the access. */
-const char *sg_touch(struct sg_op *op, int device, uint64_t va, size_t bytes, int mode, uint64_t *bad,
-                     size_t *host_bytes);
+const char *sg_touch(struct sg_op *op, int device, uint64_t va, size_t bytes, int mode,
+                     uint64_t *bad, size_t *host_bytes);
 
 /* ---- streams and work ---- */
 CUresult sg_stream_of(CUstream s, struct sg_stream **out); /* resolves 0, LEGACY, PER_THREAD */
@@ -390,8 +411,8 @@ bool sg_poll(struct sg_op *op);         /* true: done */
 bool sg_play_one(void);                 /* one step of the device, whatever it is; false: none */
 void sg_advance(void);                  /* plays device events up to the host's clock */
 void sg_host_spend(uint64_t ns);
-void sg_execute(struct sg_op *op);      /* exec.c: effects of the op; functional: contents too */
-double sg_duration(struct sg_op *op);   /* exec.c: ns at full rate, known when it starts */
+void sg_execute(struct sg_op *op);    /* exec.c: effects of the op; functional: contents too */
+double sg_duration(struct sg_op *op); /* exec.c: ns at full rate, known when it starts */
 void sg_op_describe(const struct sg_op *op, char *buf, size_t n);
 void sg_op_clear(struct sg_op *op);
 
@@ -399,7 +420,8 @@ void sg_op_clear(struct sg_op *op);
 CUresult sg_capture_add(struct sg_stream *s, struct sg_op *op); /* takes the reference of op */
 CUresult sg_capture_alloc(struct sg_stream *s, size_t bytes, CUdeviceptr *out);
 CUresult sg_capture_free(struct sg_stream *s, CUdeviceptr ptr);
-bool sg_capture_blocks(struct sg_ctx *c); /* a capture forbids this unsafe call (and is now invalid) */
+bool sg_capture_blocks(
+    struct sg_ctx *c); /* a capture forbids this unsafe call (and is now invalid) */
 CUresult sg_capture_check_sync(struct sg_stream *s);
 CUresult sg_capture_check_legacy(struct sg_stream *s);
 CUresult sg_capture_event_record(struct sg_stream *s, struct sg_event *e);
@@ -409,10 +431,10 @@ CUresult sg_capture_event_wait(struct sg_stream *s, struct sg_event *e);
 CUresult sg_pool_alloc(struct sg_pool *p, size_t bytes, struct sg_stream *s, struct sg_range **out);
 CUresult sg_pool_of_device(int device, struct sg_pool **out);
 CUresult sg_pool_give_back(struct sg_range *r, struct sg_stream *s);
-void sg_pool_free_now(struct sg_range *r);  /* cuMemFree of pool memory: everything is done */
-void sg_pool_freed(struct sg_op *op);       /* a stream-ordered free executes */
-void sg_pool_idle(void);                    /* the host synchronised: unused memory goes back */
-bool sg_pool_release_some(int device);      /* unused memory of any pool goes back; false: none */
+void sg_pool_free_now(struct sg_range *r); /* cuMemFree of pool memory: everything is done */
+void sg_pool_freed(struct sg_op *op);      /* a stream-ordered free executes */
+void sg_pool_idle(void);                   /* the host synchronised: unused memory goes back */
+bool sg_pool_release_some(int device);     /* unused memory of any pool goes back; false: none */
 
 /* ---- allocation (memory.c) ---- */
 CUresult sg_copy_op(const CUDA_MEMCPY3D *p, struct sg_ctx *c, struct sg_op **out); /* copy.c */

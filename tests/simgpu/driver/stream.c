@@ -63,11 +63,11 @@ static CUresult create(CUstream *out, unsigned flags, int prio)
     *out = (CUstream)s;
     return CUDA_SUCCESS;
 }
-SG_CALL(cuStreamCreate, (CUstream *out, unsigned flags), (out, flags))
+SG_CALL(cuStreamCreate, (CUstream * out, unsigned flags), (out, flags))
 {
     return create(out, flags, 0);
 }
-SG_CALL(cuStreamCreateWithPriority, (CUstream *out, unsigned flags, int prio), (out, flags, prio))
+SG_CALL(cuStreamCreateWithPriority, (CUstream * out, unsigned flags, int prio), (out, flags, prio))
 {
     return create(out, flags, prio);
 }
@@ -180,7 +180,7 @@ static struct sg_event *event_of(CUevent e)
 }
 
 /* ---- events ---- */
-SG_CALL(cuEventCreate, (CUevent *out, unsigned flags), (out, flags))
+SG_CALL(cuEventCreate, (CUevent * out, unsigned flags), (out, flags))
 {
     struct sg_ctx *c;
     SG_CHECK(out && !(flags & ~7u), CUDA_ERROR_INVALID_VALUE);
@@ -238,8 +238,8 @@ SG_CALL_S(cuEventRecord, cuEventRecord_ptsz, (CUevent e, CUstream s), (e, s))
 {
     return record(e, s, 0);
 }
-SG_CALL_S(cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz, (CUevent e, CUstream s, unsigned flags),
-          (e, s, flags))
+SG_CALL_S(cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz,
+          (CUevent e, CUstream s, unsigned flags), (e, s, flags))
 {
     return record(e, s, flags);
 }
@@ -317,7 +317,8 @@ static CUresult host_function(CUstream hs, CUhostFn fn, CUstreamCallback cb, voi
     op->u.hostfn = (struct sg_hostfn){.fn = fn, .cb = cb, .cb_stream = hs, .data = data};
     return sg_submit(s, op);
 }
-SG_CALL_S(cuLaunchHostFunc, cuLaunchHostFunc_ptsz, (CUstream hs, CUhostFn fn, void *data), (hs, fn, data))
+SG_CALL_S(cuLaunchHostFunc, cuLaunchHostFunc_ptsz, (CUstream hs, CUhostFn fn, void *data),
+          (hs, fn, data))
 {
     SG_CHECK(fn, CUDA_ERROR_INVALID_VALUE);
     return host_function(hs, fn, NULL, data);
@@ -337,7 +338,9 @@ SG_CALL_S(cuStreamSetAttribute, cuStreamSetAttribute_ptsz,
     SG_CHECK(v, CUDA_ERROR_INVALID_VALUE);
     SG_TRY(sg_stream_of(hs, &s));
     if (a == CU_LAUNCH_ATTRIBUTE_PRIORITY)
-        s->prio = v->priority > 0 ? 0 : v->priority < -(SG_MAX_PRIOS - 1) ? -(SG_MAX_PRIOS - 1) : v->priority;
+        s->prio = v->priority > 0                     ? 0
+                  : v->priority < -(SG_MAX_PRIOS - 1) ? -(SG_MAX_PRIOS - 1)
+                                                      : v->priority;
     return CUDA_SUCCESS;
 }
 SG_CALL_S(cuStreamGetAttribute, cuStreamGetAttribute_ptsz,

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define PAGE      ((size_t)4096)
-#define RECENT    128
+#define PAGE   ((size_t)4096)
+#define RECENT 128
 
 /* Where device addresses lie: away from what the host uses, and under ThreadSanitizer, which bears
  * mappings in few places, in the lower half of one of these. */
@@ -20,7 +20,10 @@ static struct sg_range **ranges;
 static size_t nranges, cranges;
 static uint64_t cursor; /* 0: not yet set */
 /* Address space given back lately: allocators tend to hand out the same addresses again. */
-static struct { uint64_t va; size_t span; } recent[RECENT];
+static struct {
+    uint64_t va;
+    size_t span;
+} recent[RECENT];
 static unsigned nrecent;
 
 /* The index of the first range that ends behind va. */
@@ -110,7 +113,8 @@ static uint64_t take_space(size_t span, size_t align, uint64_t hint)
             return va;
     }
     /* The usual place is taken (a sanitizer's shadow, say): anywhere, aligned by hand. */
-    char *p = mmap(NULL, span + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *p =
+        mmap(NULL, span + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         return 0;
     va = ((uint64_t)p + align - 1) / align * align;
@@ -238,9 +242,9 @@ void sg_map_detach(struct sg_map *m)
     if (!p)
         return;
     size_t n = (m->bytes + PAGE - 1) & ~(PAGE - 1);
-    if (p->file_at >= 0 && mmap((void *)m->va, n, PROT_NONE,
-                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
-                               MAP_FAILED)
+    if (p->file_at >= 0 &&
+        mmap((void *)m->va, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+             -1, 0) == MAP_FAILED)
         sg_note("simgpu: cannot unmap %#llx", (unsigned long long)m->va);
     m->phys = NULL;
     sg_phys_gone_map(p);
@@ -262,8 +266,8 @@ bool sg_is_host(uint64_t va, bool *pinned)
 
 static bool peer_ok(const struct sg_op *op, int device, const struct sg_range *r)
 {
-    return r->device == device || r->device == SG_HOST || r->kind == SG_MANAGED || !op || !op->ctx ||
-           (op->ctx->peers >> r->device & 1);
+    return r->device == device || r->device == SG_HOST || r->kind == SG_MANAGED || !op ||
+           !op->ctx || (op->ctx->peers >> r->device & 1);
 }
 
 /* One mapping's share [va, va+bytes) of a touch. */
@@ -293,8 +297,8 @@ static const char *touch_map(struct sg_op *op, int device, struct sg_range *r, s
     return NULL;
 }
 
-const char *sg_touch(struct sg_op *op, int device, uint64_t va, size_t bytes, int mode, uint64_t *bad,
-                     size_t *host_bytes)
+const char *sg_touch(struct sg_op *op, int device, uint64_t va, size_t bytes, int mode,
+                     uint64_t *bad, size_t *host_bytes)
 {
     uint64_t end = va + bytes;
     *bad = va;

@@ -21,12 +21,14 @@ static bool location_ok(const CUmemLocation *l)
 }
 
 SG_CALL(cuMemGetAllocationGranularity,
-        (size_t *granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option),
+        (size_t * granularity, const CUmemAllocationProp *prop,
+         CUmemAllocationGranularity_flags option),
         (granularity, prop, option))
 {
     SG_CHECK(granularity && prop, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(option == CU_MEM_ALLOC_GRANULARITY_MINIMUM ||
-                 option == CU_MEM_ALLOC_GRANULARITY_RECOMMENDED, CUDA_ERROR_INVALID_VALUE);
+                 option == CU_MEM_ALLOC_GRANULARITY_RECOMMENDED,
+             CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(prop->type == CU_MEM_ALLOCATION_TYPE_PINNED && location_ok(&prop->location),
              prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? CUDA_ERROR_INVALID_DEVICE
                                                                 : CUDA_ERROR_NOT_SUPPORTED);
@@ -35,7 +37,7 @@ SG_CALL(cuMemGetAllocationGranularity,
 }
 
 SG_CALL(cuMemAddressReserve,
-        (CUdeviceptr *out, size_t size, size_t align, CUdeviceptr addr, unsigned long long flags),
+        (CUdeviceptr * out, size_t size, size_t align, CUdeviceptr addr, unsigned long long flags),
         (out, size, align, addr, flags))
 {
     struct sg_range *r;
@@ -61,7 +63,7 @@ SG_CALL(cuMemAddressFree, (CUdeviceptr ptr, size_t size), (ptr, size))
 }
 
 SG_CALL(cuMemCreate,
-        (CUmemGenericAllocationHandle *out, size_t size, const CUmemAllocationProp *prop,
+        (CUmemGenericAllocationHandle * out, size_t size, const CUmemAllocationProp *prop,
          unsigned long long flags),
         (out, size, prop, flags))
 {
@@ -73,7 +75,8 @@ SG_CALL(cuMemCreate,
                ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
              CUDA_ERROR_NOT_SUPPORTED);
     bool dev = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-    SG_CHECK(location_ok(&prop->location), dev ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_NOT_PERMITTED);
+    SG_CHECK(location_ok(&prop->location),
+             dev ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_NOT_PERMITTED);
     int where = dev ? prop->location.id : SG_HOST;
     CUresult r = sg_phys_new(where, size, false, &p);
     if (r != CUDA_SUCCESS && dev && sg_pool_release_some(where))
@@ -103,7 +106,7 @@ SG_CALL(cuMemRelease, (CUmemGenericAllocationHandle handle), (handle))
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle *out, void *addr), (out, addr))
+SG_CALL(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle * out, void *addr), (out, addr))
 {
     SG_CHECK(out, CUDA_ERROR_INVALID_VALUE);
     const struct sg_range *r = sg_range_find((uint64_t)addr);
@@ -116,7 +119,7 @@ SG_CALL(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle *out, void *a
 }
 
 SG_CALL(cuMemGetAllocationPropertiesFromHandle,
-        (CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle), (prop, handle))
+        (CUmemAllocationProp * prop, CUmemGenericAllocationHandle handle), (prop, handle))
 {
     const struct sg_phys *p = phys_of(handle);
     SG_CHECK(prop && p, CUDA_ERROR_INVALID_VALUE);

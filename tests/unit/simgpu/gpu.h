@@ -16,8 +16,8 @@
         cr_assert_eq(got_, (error), "%s gave %d", #call, got_);                                    \
     } while (0)
 
-/* add: dst[i] = dst[i] + value for n words. move: dst[i] = src[i]. chase: *(*(table)) = value. hidden:
- * writes through a pointer that it does not declare. work: takes the ns that it is told. */
+/* add: dst[i] = dst[i] + value for n words. move: dst[i] = src[i]. chase: *(*(table)) = value.
+ * hidden: writes through a pointer that it does not declare. work: takes the ns that it is told. */
 enum { K_ADD, K_MOVE, K_CHASE, K_HIDDEN, K_WORK, K_COUNT };
 extern const struct simgpu_image test_image;
 extern const char *const test_kernel_names[K_COUNT];

@@ -171,7 +171,9 @@ Test(calls, the_child_of_an_initialised_process_is_cut_off)
     if (child == 0) {
         CUdeviceptr p;
         _exit(cuMemAlloc(&p, 4) == CUDA_ERROR_NOT_INITIALIZED &&
-                      cuInit(0) == CUDA_ERROR_NOT_INITIALIZED ? 0 : 1);
+                      cuInit(0) == CUDA_ERROR_NOT_INITIALIZED
+                  ? 0
+                  : 1);
     }
     waitpid(child, &status, 0);
     cr_assert_eq(status, 0);

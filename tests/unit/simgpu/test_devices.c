@@ -65,11 +65,10 @@ Test(devices, virtual_memory_is_opened_to_each_by_name)
     CUmemGenericAllocationHandle h;
     CUmemAllocationProp far = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1}};
-    CUmemAccessDesc access[2] = {
-        {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
-         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
-        {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
-         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
+    CUmemAccessDesc access[2] = {{.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
+                                  .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+                                 {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                                  .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
     unsigned long long flags = 1;
     OK(cuMemAddressReserve(&va, G, 0, 0, 0));
     OK(cuMemCreate(&h, G, &far, 0));

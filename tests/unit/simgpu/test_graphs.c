@@ -177,10 +177,17 @@ Test(graph, built_by_hand_updated_and_disabled)
     unsigned value = 10, n = 1;
     double ns = 0;
     void *args[] = {&a, &src, &value, &n, &ns};
-    CUDA_KERNEL_NODE_PARAMS k = {.func = g.fn[K_ADD], .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1,
-                                 .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, .kernelParams = args};
+    CUDA_KERNEL_NODE_PARAMS k = {.func = g.fn[K_ADD],
+                                 .gridDimX = 1,
+                                 .gridDimY = 1,
+                                 .gridDimZ = 1,
+                                 .blockDimX = 1,
+                                 .blockDimY = 1,
+                                 .blockDimZ = 1,
+                                 .kernelParams = args};
     OK(cuGraphAddKernelNode(&second, graph, &first, 1, &k));
-    FAILS(cuGraphAddDependencies(graph, &second, &first, NULL, 1), CUDA_ERROR_INVALID_VALUE); /* cycle */
+    FAILS(cuGraphAddDependencies(graph, &second, &first, NULL, 1),
+          CUDA_ERROR_INVALID_VALUE); /* cycle */
     CUgraph child;
     CUgraphNode inner;
     OK(cuGraphCreate(&child, 0));

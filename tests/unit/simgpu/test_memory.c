@@ -1,12 +1,13 @@
 /* Allocation, virtual memory and pointer queries. */
 #include "gpu.h"
 
-#define F "SIMGPU_MODE", "functional"
-#define G ((size_t)65536)
+#define F     "SIMGPU_MODE", "functional"
+#define G     ((size_t)65536)
 #define SMALL F, "SIMGPU_GRANULARITY", "64KiB", "SIMGPU_MEMORY", "16MiB"
 
 static const CUmemAllocationProp on_device = {
-    .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
 static const CUmemAccessDesc read_write = {
     .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -57,13 +58,23 @@ Test(memory, pitch_and_2d)
         in[i] = (unsigned char)i;
     OK(cuMemAllocPitch(&p, &pitch, 100, 5, 4));
     cr_assert(pitch >= 100 && pitch % 512 == 0);
-    CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in, .srcPitch = 100,
-                       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = p, .dstPitch = pitch,
-                       .WidthInBytes = 100, .Height = 5};
+    CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                       .srcHost = in,
+                       .srcPitch = 100,
+                       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .dstDevice = p,
+                       .dstPitch = pitch,
+                       .WidthInBytes = 100,
+                       .Height = 5};
     OK(cuMemcpy2D(&c));
-    CUDA_MEMCPY2D d = {.dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out, .dstPitch = 100,
-                       .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = p, .srcPitch = pitch,
-                       .WidthInBytes = 100, .Height = 5};
+    CUDA_MEMCPY2D d = {.dstMemoryType = CU_MEMORYTYPE_HOST,
+                       .dstHost = out,
+                       .dstPitch = 100,
+                       .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .srcDevice = p,
+                       .srcPitch = pitch,
+                       .WidthInBytes = 100,
+                       .Height = 5};
     OK(cuMemcpy2D(&d));
     cr_assert_eq(memcmp(in, out, sizeof in), 0);
 }
@@ -122,7 +133,7 @@ Test(vmm, rules)
     OK(cuMemSetAccess(va, 3 * G, &read_write, 1));
     FAILS(cuMemSetAccess(va, 4 * G, &read_write, 1), CUDA_ERROR_INVALID_VALUE);
     FAILS(cuMemAddressFree(va, 16 * G), CUDA_ERROR_INVALID_VALUE); /* still mapped */
-    OK(cuMemUnmap(va, 3 * G)); /* several mappings at once */
+    OK(cuMemUnmap(va, 3 * G));                                     /* several mappings at once */
     OK(cuMemRelease(h));
     OK(cuMemRelease(k));
     FAILS(cuMemRelease(k), CUDA_ERROR_INVALID_VALUE);

@@ -103,7 +103,8 @@ Test(processes, legacy_ipc_shares_bytes)
     OK(cuMemAddressReserve(&va, G, 0, 0, 0));
     FAILS(cuIpcGetMemHandle(&h, va), CUDA_ERROR_INVALID_VALUE); /* not for virtual memory */
     OK(cuIpcGetMemHandle(&h, a));
-    FAILS(cuIpcOpenMemHandle(&va, h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_ERROR_INVALID_CONTEXT);
+    FAILS(cuIpcOpenMemHandle(&va, h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+          CUDA_ERROR_INVALID_CONTEXT);
     tell(p.to[1], &h, sizeof h);
     hear(p.from[0], &done, 1);
     OK(cuMemcpyDtoH(&v, a, 4));
@@ -128,7 +129,8 @@ Test(processes, exported_handles_name_the_same_bytes)
     OK(cuMemCreate(&h, G, &prop, 0));
     OK(cuMemGetInfo(&before, &total));
     OK(cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    OK(cuMemImportFromShareableHandle(&k, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    OK(cuMemImportFromShareableHandle(&k, (void *)(intptr_t)fd,
+                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     close(fd);
     OK(cuMemGetInfo(&after, &total));
     cr_assert_eq(before, after, "an import takes no memory");

@@ -10,7 +10,8 @@ static const char *mode; /* of the run: every test runs in both */
 static int right;        /* the program has its edge */
 
 static const CUmemAllocationProp on_device = {
-    .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
 static const CUmemAccessDesc read_write = {
     .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};

@@ -374,7 +374,8 @@ static float map_cost(int chunks, const char *sync)
     const size_t n = (size_t)2 << 20;
     const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
-    const CUmemAccessDesc rw = {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const CUmemAccessDesc rw = {.location = prop.location,
+                                .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemGenericAllocationHandle h[64];
     CUdeviceptr va;
     CUevent a, b;
