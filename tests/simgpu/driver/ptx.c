@@ -76,23 +76,25 @@ static size_t type_bytes(const char *w)
 static int declaration(struct ptx *p, char *name, size_t room, size_t *bytes, size_t *align)
 {
     size_t element = 0, count = 1;
+    int pointer = 0; /* what follows .ptr describes the memory pointed to */
     *align = 0;
     name[0] = 0;
     for (;;) {
         const char *w = next(p);
-        if (strcmp(w, ".align") == 0) {
-            *align = strtoul(next(p), NULL, 10);
+        if (strcmp(w, ".ptr") == 0) {
+            pointer = 1;
+        } else if (strcmp(w, ".align") == 0) {
+            size_t n = strtoul(next(p), NULL, 10);
+            *align = pointer ? *align : n;
         } else if (strcmp(w, ".v2") == 0 || strcmp(w, ".v4") == 0) {
             count *= (size_t)(w[2] - '0');
         } else if (type_bytes(w)) {
             element = type_bytes(w);
         } else if (w[0] == '.') {
-            continue; /* .ptr .global .attribute ... */
+            continue; /* .global .attribute ... */
         } else if (strcmp(w, "(") == 0) {
             while (*w && strcmp(w, ")") != 0)
                 w = next(p); /* arguments of .attribute */
-        } else if (isdigit((unsigned char)w[0])) {
-            continue; /* argument of a directive, as in .ptr .align 16 */
         } else if (word_char(w[0])) {
             size_t n = strlen(w);
             if (!element || n >= room)
