@@ -4,7 +4,8 @@
 
 #include "door.h"
 
-/* Runs `call` between before and after; `result` receives the program's answer. `op` was described. */
+/* Runs `call` between before and after; `result` receives the program's answer. `op` was described.
+ */
 #define VM_ISSUE(result, op, call)                                                                 \
     do {                                                                                           \
         (result) = vm_rt_op_before(op);                                                            \

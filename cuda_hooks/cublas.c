@@ -5,7 +5,8 @@
 
 #include <stdlib.h>
 
-static const char *const sonames[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so.11", NULL};
+static const char *const sonames[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so.11",
+                                      NULL};
 static const struct vm_library cublas = {sonames};
 
 /* What cuda_fp16.h calls __half in C++; cuBLAS declares its functions on it for C++ only. */
@@ -120,17 +121,23 @@ static size_t type_bytes(cudaDataType type)
     case CUDA_R_8I:
     case CUDA_R_8U:
     case CUDA_R_8F_E4M3:
-    case CUDA_R_8F_E5M2: return 1;
+    case CUDA_R_8F_E5M2:
+        return 1;
     case CUDA_R_16F:
-    case CUDA_R_16BF: return 2;
+    case CUDA_R_16BF:
+        return 2;
     case CUDA_R_32F:
     case CUDA_R_32I:
     case CUDA_C_16F:
-    case CUDA_C_16BF: return 4;
+    case CUDA_C_16BF:
+        return 4;
     case CUDA_R_64F:
-    case CUDA_C_32F: return 8;
-    case CUDA_C_64F: return 16;
-    default: return 0;
+    case CUDA_C_32F:
+        return 8;
+    case CUDA_C_64F:
+        return 16;
+    default:
+        return 0;
     }
 }
 
@@ -150,8 +157,8 @@ static size_t scale_bytes(cublasComputeType_t compute, cudaDataType c)
     {                                                                                              \
         VM_LIBRARY_SLOT(slot);                                                                     \
         const void *caller = __builtin_return_address(0);                                          \
-        cublasStatus_t(*real) params = (cublasStatus_t(*) params)vm_library_real(                  \
-            &cublas, &slot, #function, caller);                                                    \
+        cublasStatus_t(*real) params =                                                             \
+            (cublasStatus_t(*) params)vm_library_real(&cublas, &slot, #function, caller);          \
         struct vm_libcall call;                                                                    \
         if (!real)                                                                                 \
             return CUBLAS_STATUS_NOT_INITIALIZED;                                                  \
@@ -233,8 +240,8 @@ static size_t scale_bytes(cublasComputeType_t compute, cudaDataType c)
     WRAP(function, GEMM,                                                                           \
          (cublasHandle_t handle, int m, int n, const type *alpha, const type *x, int incx,         \
           const type *y, int incy, type *A, int lda),                                              \
-         (handle, m, n, alpha, x, incx, y, incy, A, lda),                                          \
-         scalar(&call, s, alpha, sizeof(type)); reads(&call, x, vector_bytes(m, incx, sizeof(type))); \
+         (handle, m, n, alpha, x, incx, y, incy, A, lda), scalar(&call, s, alpha, sizeof(type));   \
+         reads(&call, x, vector_bytes(m, incx, sizeof(type)));                                     \
          reads(&call, y, vector_bytes(n, incy, sizeof(type)));                                     \
          writes(&call, A, matrix_of(m, n, lda, sizeof(type)), false);)
 
@@ -256,8 +263,8 @@ static size_t scale_bytes(cublasComputeType_t compute, cudaDataType c)
           int incy),                                                                               \
          (handle, n, alpha, x, incx, y, incy),                                                     \
          const struct matrix out = {vector_bytes(n, incy, sizeof(type)), true};                    \
-         scalar(&call, s, alpha, sizeof(type)); reads(&call, x, vector_bytes(n, incx, sizeof(type))); \
-         writes(&call, y, out, false);)
+         scalar(&call, s, alpha, sizeof(type));                                                    \
+         reads(&call, x, vector_bytes(n, incx, sizeof(type))); writes(&call, y, out, false);)
 
 #define VM_SCAL(function, scale, type)                                                             \
     WRAP(function, ELEMENTWISE,                                                                    \

@@ -5,37 +5,42 @@
 #include "library.h"
 
 static const char *const sonames[] = {
-    "libcudnn.so.9", "libcudnn_ops.so.9", "libcudnn_cnn.so.9", "libcudnn_adv.so.9",
-    "libcudnn.so.8", "libcudnn_ops_infer.so.8", "libcudnn.so.7", NULL};
+    "libcudnn.so.9", "libcudnn_ops.so.9",       "libcudnn_cnn.so.9", "libcudnn_adv.so.9",
+    "libcudnn.so.8", "libcudnn_ops_infer.so.8", "libcudnn.so.7",     NULL};
 static const struct vm_library cudnn = {sonames};
 
 /* ---- descriptors ------------------------------------------------------------------------------*/
 
 typedef cudnnStatus_t (*size_fn)(const cudnnTensorDescriptor_t, size_t *);
 typedef cudnnStatus_t (*filter_size_fn)(const cudnnFilterDescriptor_t, size_t *);
-typedef cudnnStatus_t (*shape_fn)(const cudnnTensorDescriptor_t, int, cudnnDataType_t *, int *, int *,
-                                  int *);
+typedef cudnnStatus_t (*shape_fn)(const cudnnTensorDescriptor_t, int, cudnnDataType_t *, int *,
+                                  int *, int *);
 typedef cudnnStatus_t (*filter_shape_fn)(const cudnnFilterDescriptor_t, int, cudnnDataType_t *,
                                          cudnnTensorFormat_t *, int *, int *);
 
 struct extent {
-    size_t bytes;  /* 0: not known */
-    bool packed;   /* every byte between first and last belongs to the tensor */
-    bool doubles;  /* alpha and beta are double, not float */
+    size_t bytes; /* 0: not known */
+    bool packed;  /* every byte between first and last belongs to the tensor */
+    bool doubles; /* alpha and beta are double, not float */
 };
 
 static size_t element_bytes(cudnnDataType_t type)
 {
     switch ((int)type) {
     case CUDNN_DATA_DOUBLE:
-    case CUDNN_DATA_INT64: return 8;
+    case CUDNN_DATA_INT64:
+        return 8;
     case CUDNN_DATA_FLOAT:
-    case CUDNN_DATA_INT32: return 4;
+    case CUDNN_DATA_INT32:
+        return 4;
     case CUDNN_DATA_HALF:
-    case CUDNN_DATA_BFLOAT16: return 2;
+    case CUDNN_DATA_BFLOAT16:
+        return 2;
     case CUDNN_DATA_INT8:
-    case CUDNN_DATA_UINT8: return 1;
-    default: return 0; /* vectors of elements: extent known, packing not asked */
+    case CUDNN_DATA_UINT8:
+        return 1;
+    default:
+        return 0; /* vectors of elements: extent known, packing not asked */
     }
 }
 
@@ -44,7 +49,8 @@ static struct extent tensor_extent(const void *caller, cudnnTensorDescriptor_t d
     struct extent e = {0, false, false};
     VM_LIBRARY_SLOT(size_slot);
     VM_LIBRARY_SLOT(shape_slot);
-    size_fn size = (size_fn)vm_library_real(&cudnn, &size_slot, "cudnnGetTensorSizeInBytes", caller);
+    size_fn size =
+        (size_fn)vm_library_real(&cudnn, &size_slot, "cudnnGetTensorSizeInBytes", caller);
     shape_fn shape =
         (shape_fn)vm_library_real(&cudnn, &shape_slot, "cudnnGetTensorNdDescriptor", caller);
     cudnnDataType_t type;
@@ -88,35 +94,59 @@ static bool beta_is_zero(const void *beta, struct extent e)
     return vm_library_zero(beta, e.doubles ? sizeof(double) : sizeof(float));
 }
 
-static void write_extent(struct vm_libcall *call, void *p, struct extent e, const void *beta,
-                         unsigned role)
+static void writes(struct vm_libcall *call, void *p, struct extent e, const void *beta,
+                   unsigned role)
 {
     unsigned mode = !beta_is_zero(beta, e) ? VM_RW : e.packed ? VM_WRITE | VM_TOTAL : VM_WRITE;
-    vm_library_touch(call, p, e.bytes, mode, role);
+    if (p)
+        vm_library_touch(call, p, e.bytes, mode, role);
+}
+
+static void touches(struct vm_libcall *call, const void *p, struct extent e, unsigned mode,
+                    unsigned role)
+{
+    if (p)
+        vm_library_touch(call, p, e.bytes, mode, role);
+}
+
+/* `n` bytes, none when n is 0. */
+static void touches_bytes(struct vm_libcall *call, const void *p, size_t n, unsigned mode,
+                          unsigned role)
+{
+    if (n)
+        vm_library_touch(call, p, n, mode, role);
+}
+
+static void pure_if(struct vm_libcall *call, bool pure)
+{
+    if (pure)
+        call->flags |= VM_OPF_PURE;
 }
 
 static const double no_beta; /* OUT_ALL: as with beta = 0 */
 
 /* ---- the accesses of cudnn.def ----------------------------------------------------------------*/
 
-#define TOUCH(p, bytes, mode, role)    vm_library_touch(&call, p, bytes, mode, VM_ROLE_##role);
-#define IN(p, desc, role)              if (p) TOUCH(p, tensor_extent(caller, desc).bytes, VM_READ, role)
-#define INOUT(p, desc, role)           if (p) TOUCH(p, tensor_extent(caller, desc).bytes, VM_RW, role)
-#define OUT(p, desc, beta, role)       if (p) write_extent(&call, p, tensor_extent(caller, desc), beta, VM_ROLE_##role);
-#define OUT_ALL(p, desc, role)         OUT(p, desc, &no_beta, role)
-#define FILTER_IN(p, desc)             if (p) TOUCH(p, filter_extent(caller, desc).bytes, VM_READ, W)
-#define FILTER_OUT(p, desc, beta)      if (p) write_extent(&call, p, filter_extent(caller, desc), beta, VM_ROLE_DW);
-#define STATE(p, desc)                 INOUT(p, desc, STATE)
-#define SCRATCH(p, n)                  if (n) TOUCH(p, n, VM_WRITE | VM_TOTAL, WORKSPACE)
-#define KEPT(p, n)                     if (n) TOUCH(p, n, VM_RW, STATE)
-#define KEPT_IN(p, n)                  if (n) TOUCH(p, n, VM_READ, STATE)
-#define RAW_IN(p, n, role)             if (n) TOUCH(p, n, VM_READ, role)
-#define RAW_OUT(p, n)                  if (n) TOUCH(p, n, VM_WRITE, NONE)
-#define WHOLE_IN(p, role)              TOUCH(p, 0, VM_READ, role)
-#define WHOLE_OUT(p, role)             TOUCH(p, 0, VM_WRITE, role)
-#define WHOLE_INOUT(p, role)           TOUCH(p, 0, VM_RW, role)
-#define PURE()                         call.flags |= VM_OPF_PURE;
-#define PURE_IF(beta, desc)            if (beta_is_zero(beta, tensor_extent(caller, desc))) call.flags |= VM_OPF_PURE;
+#define TENSOR(desc)              tensor_extent(caller, desc)
+#define FILTER(desc)              filter_extent(caller, desc)
+#define ROLE(role)                VM_ROLE_##role
+#define IN(p, desc, role)         touches(&call, p, TENSOR(desc), VM_READ, ROLE(role));
+#define INOUT(p, desc, role)      touches(&call, p, TENSOR(desc), VM_RW, ROLE(role));
+#define OUT(p, desc, beta, role)  writes(&call, p, TENSOR(desc), beta, ROLE(role));
+#define OUT_ALL(p, desc, role)    writes(&call, p, TENSOR(desc), &no_beta, ROLE(role));
+#define FILTER_IN(p, desc)        touches(&call, p, FILTER(desc), VM_READ, ROLE(W));
+#define FILTER_OUT(p, desc, beta) writes(&call, p, FILTER(desc), beta, ROLE(DW));
+#define STATE(p, desc)            touches(&call, p, TENSOR(desc), VM_RW, VM_ROLE_STATE);
+#define SCRATCH(p, n)             touches_bytes(&call, p, n, VM_WRITE | VM_TOTAL, ROLE(WORKSPACE));
+#define KEPT(p, n)                touches_bytes(&call, p, n, VM_RW, VM_ROLE_STATE);
+#define KEPT_IN(p, n)             touches_bytes(&call, p, n, VM_READ, VM_ROLE_STATE);
+#define RAW_IN(p, n, role)        touches_bytes(&call, p, n, VM_READ, ROLE(role));
+#define RAW_OUT(p, n)             touches_bytes(&call, p, n, VM_WRITE, ROLE(NONE));
+#define WHOLE_IN(p, role)         touches(&call, p, (struct extent){0}, VM_READ, ROLE(role));
+#define WHOLE_OUT(p, role)        touches(&call, p, (struct extent){0}, VM_WRITE, ROLE(role));
+#define WHOLE_INOUT(p, role)      touches(&call, p, (struct extent){0}, VM_RW, ROLE(role));
+#define PURE()                    pure_if(&call, true);
+#define PURE_IF(beta, desc)       pure_if(&call, beta_is_zero(beta, TENSOR(desc)));
 
 #define VM_OPF_0 0
 
@@ -125,8 +155,8 @@ static const double no_beta; /* OUT_ALL: as with beta = 0 */
     {                                                                                              \
         VM_LIBRARY_SLOT(slot);                                                                     \
         const void *caller = __builtin_return_address(0);                                          \
-        cudnnStatus_t(*real) params = (cudnnStatus_t(*) params)vm_library_real(                    \
-            &cudnn, &slot, #function, caller);                                                     \
+        cudnnStatus_t(*real) params =                                                              \
+            (cudnnStatus_t(*) params)vm_library_real(&cudnn, &slot, #function, caller);            \
         struct vm_libcall call;                                                                    \
         if (!real)                                                                                 \
             return CUDNN_STATUS_NOT_INITIALIZED;                                                   \

@@ -22,8 +22,8 @@
 #include "log.h"
 #include "resolve.h"
 
-#define VM_EXPORT        __attribute__((visibility("default")))
-#define VM_UNPAREN(...)  __VA_ARGS__
+#define VM_EXPORT       __attribute__((visibility("default")))
+#define VM_UNPAREN(...) __VA_ARGS__
 
 enum vm_hook {
 #define VM_ROW(kind, symbol, suffix, base, version, per_thread, door, params, args) VM_R_##symbol,
@@ -33,7 +33,7 @@ enum vm_hook {
 };
 
 #define VM_ROW(kind, symbol, suffix, base, version, per_thread, door, params, args)                \
-    typedef CUresult (*vm_fn_##symbol) params;                                                     \
+    typedef CUresult(*vm_fn_##symbol) params;                                                      \
     VM_EXPORT CUresult symbol params;
 #include "hooks.def"
 #undef VM_ROW

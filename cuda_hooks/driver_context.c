@@ -105,8 +105,8 @@ CUresult door_cuCtxSynchronize(vm_fn_cuCtxSynchronize real, bool per_thread)
 CUresult door_cuCtxSynchronize_v2(vm_fn_cuCtxSynchronize_v2 real, bool per_thread, CUcontext ctx)
 {
     CUcontext current = NULL;
-    bool ours = !ctx || (vm_uses.cuCtxGetCurrent && vm_uses.cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
-                         current == ctx);
+    bool ours = !ctx || (vm_uses.cuCtxGetCurrent &&
+                         vm_uses.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == ctx);
     if (ours)
         vm_rt_wait_context();
     CUresult r = real(ctx);

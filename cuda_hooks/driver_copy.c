@@ -42,7 +42,10 @@ static void describe(struct vm_op *op, const struct copy *c, enum vm_op_kind kin
 static enum vm_op_kind direction(CUdeviceptr dst, CUdeviceptr src)
 {
     bool to = vm_copy_ours(dst), from = vm_copy_ours(src);
-    return to && from ? VM_OP_COPY_DTOD : to ? VM_OP_COPY_HTOD : from ? VM_OP_COPY_DTOH : VM_OP_OTHER;
+    return to && from ? VM_OP_COPY_DTOD
+           : to       ? VM_OP_COPY_HTOD
+           : from     ? VM_OP_COPY_DTOH
+                      : VM_OP_OTHER;
 }
 
 CUresult door_cuMemcpy(vm_fn_cuMemcpy real, bool per_thread, CUdeviceptr dst, CUdeviceptr src,
@@ -156,9 +159,9 @@ CUresult door_cuMemcpyPeer(vm_fn_cuMemcpyPeer real, bool per_thread, CUdeviceptr
     return r;
 }
 
-CUresult door_cuMemcpyPeerAsync(vm_fn_cuMemcpyPeerAsync real, bool per_thread, CUdeviceptr dstDevice,
-                                CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
-                                size_t ByteCount, CUstream hStream)
+CUresult door_cuMemcpyPeerAsync(vm_fn_cuMemcpyPeerAsync real, bool per_thread,
+                                CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                                CUcontext srcContext, size_t ByteCount, CUstream hStream)
 {
     struct vm_op op;
     CUresult r;
@@ -192,7 +195,8 @@ CUresult door_cuMemcpyAtoD_v2(vm_fn_cuMemcpyAtoD_v2 real, bool per_thread, CUdev
 
 /* ---- batches ----------------------------------------------------------------------------------*/
 
-/* One op for the whole batch. Its copies have no order among themselves, so none counts as total. */
+/* One op for the whole batch. Its copies have no order among themselves, so none counts as total.
+ */
 static void describe_batch(struct vm_op *op, CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
                            size_t count, CUstream stream, bool per_thread)
 {

@@ -3,8 +3,8 @@
 
 /* One side of a shaped copy: where its first byte is and how far apart rows and slices lie. */
 struct side {
-    bool memory;   /* device or unified memory, not an array */
-    bool host;     /* host memory                            */
+    bool memory; /* device or unified memory, not an array */
+    bool host;   /* host memory                            */
     CUdeviceptr first;
     size_t pitch, rows; /* rows of `pitch` bytes in a slice  */
 };
@@ -14,8 +14,9 @@ struct shape {
     size_t width, height, depth;
 };
 
-static struct side side_of(CUmemorytype type, CUdeviceptr device, const void *host, size_t x, size_t y,
-                           size_t z, size_t pitch, size_t rows, size_t width, size_t height)
+static struct side side_of(CUmemorytype type, CUdeviceptr device, const void *host, size_t x,
+                           size_t y, size_t z, size_t pitch, size_t rows, size_t width,
+                           size_t height)
 {
     struct side s = {0};
     s.pitch = pitch ? pitch : width;
@@ -75,34 +76,31 @@ static void describe(struct vm_op *op, const struct shape *k, CUstream stream, b
 
 static struct shape shape_2d(const CUDA_MEMCPY2D *c)
 {
-    struct shape k = {
-        side_of(c->srcMemoryType, c->srcDevice, c->srcHost, c->srcXInBytes, c->srcY, 0, c->srcPitch, 0,
-                c->WidthInBytes, c->Height),
-        side_of(c->dstMemoryType, c->dstDevice, c->dstHost, c->dstXInBytes, c->dstY, 0, c->dstPitch, 0,
-                c->WidthInBytes, c->Height),
-        c->WidthInBytes, c->Height, 1};
+    struct shape k = {side_of(c->srcMemoryType, c->srcDevice, c->srcHost, c->srcXInBytes, c->srcY,
+                              0, c->srcPitch, 0, c->WidthInBytes, c->Height),
+                      side_of(c->dstMemoryType, c->dstDevice, c->dstHost, c->dstXInBytes, c->dstY,
+                              0, c->dstPitch, 0, c->WidthInBytes, c->Height),
+                      c->WidthInBytes, c->Height, 1};
     return k;
 }
 
 static struct shape shape_3d(const CUDA_MEMCPY3D *c)
 {
-    struct shape k = {
-        side_of(c->srcMemoryType, c->srcDevice, c->srcHost, c->srcXInBytes, c->srcY, c->srcZ,
-                c->srcPitch, c->srcHeight, c->WidthInBytes, c->Height),
-        side_of(c->dstMemoryType, c->dstDevice, c->dstHost, c->dstXInBytes, c->dstY, c->dstZ,
-                c->dstPitch, c->dstHeight, c->WidthInBytes, c->Height),
-        c->WidthInBytes, c->Height, c->Depth};
+    struct shape k = {side_of(c->srcMemoryType, c->srcDevice, c->srcHost, c->srcXInBytes, c->srcY,
+                              c->srcZ, c->srcPitch, c->srcHeight, c->WidthInBytes, c->Height),
+                      side_of(c->dstMemoryType, c->dstDevice, c->dstHost, c->dstXInBytes, c->dstY,
+                              c->dstZ, c->dstPitch, c->dstHeight, c->WidthInBytes, c->Height),
+                      c->WidthInBytes, c->Height, c->Depth};
     return k;
 }
 
 static struct shape shape_3d_peer(const CUDA_MEMCPY3D_PEER *c)
 {
-    struct shape k = {
-        side_of(c->srcMemoryType, c->srcDevice, c->srcHost, c->srcXInBytes, c->srcY, c->srcZ,
-                c->srcPitch, c->srcHeight, c->WidthInBytes, c->Height),
-        side_of(c->dstMemoryType, c->dstDevice, c->dstHost, c->dstXInBytes, c->dstY, c->dstZ,
-                c->dstPitch, c->dstHeight, c->WidthInBytes, c->Height),
-        c->WidthInBytes, c->Height, c->Depth};
+    struct shape k = {side_of(c->srcMemoryType, c->srcDevice, c->srcHost, c->srcXInBytes, c->srcY,
+                              c->srcZ, c->srcPitch, c->srcHeight, c->WidthInBytes, c->Height),
+                      side_of(c->dstMemoryType, c->dstDevice, c->dstHost, c->dstXInBytes, c->dstY,
+                              c->dstZ, c->dstPitch, c->dstHeight, c->WidthInBytes, c->Height),
+                      c->WidthInBytes, c->Height, c->Depth};
     return k;
 }
 

@@ -65,7 +65,8 @@ static struct place *make_room(uintptr_t key)
             if (!k)
                 continue;
             size_t at = hash_handle(k);
-            while (atomic_load_explicit(&bigger->places[at & bigger->mask].key, memory_order_relaxed))
+            while (
+                atomic_load_explicit(&bigger->places[at & bigger->mask].key, memory_order_relaxed))
                 at++;
             struct place *p = &bigger->places[at & bigger->mask];
             atomic_init(&p->fn, atomic_load(&t->places[i].fn));
@@ -106,14 +107,15 @@ static CUresult param_info(uintptr_t h, bool kernel, size_t i, size_t *offset, s
 static const char *name_of(uintptr_t h, bool kernel)
 {
     const char *name = NULL;
-    if (kernel ? vm_uses.cuKernelGetName &&
-                     vm_uses.cuKernelGetName(&name, (CUkernel)h) == CUDA_SUCCESS
-               : vm_uses.cuFuncGetName(&name, (CUfunction)h) == CUDA_SUCCESS)
+    if (kernel
+            ? vm_uses.cuKernelGetName && vm_uses.cuKernelGetName(&name, (CUkernel)h) == CUDA_SUCCESS
+            : vm_uses.cuFuncGetName(&name, (CUfunction)h) == CUDA_SUCCESS)
         return name ? name : "";
     return "";
 }
 
-static bool add_words(struct vm_function **fn, size_t *cap, size_t index, size_t offset, size_t size)
+static bool add_words(struct vm_function **fn, size_t *cap, size_t index, size_t offset,
+                      size_t size)
 {
     size_t skip = (8 - offset % 8) % 8;
     struct vm_function *f = *fn;

@@ -1,8 +1,8 @@
 /* Graphs: which blocks they name, and their launches.
  *
- * A replay touches memory that no launch call names, so every block that a node names is told to the
- * runtime before the graph can run: when a node is added, when the graph becomes executable (this
- * finds cloned, captured and child nodes), and when an executable is changed. */
+ * A replay touches memory that no launch call names, so every block that a node names is told to
+ * the runtime before the graph can run: when a node is added, when the graph becomes executable
+ * (this finds cloned, captured and child nodes), and when an executable is changed. */
 #include "door.h"
 #include "function.h"
 
@@ -53,12 +53,17 @@ static void name_params(CUgraph graph, const CUgraphNodeParams *p)
     case CU_GRAPH_NODE_TYPE_KERNEL:
         name_kernel(graph, p->kernel.func, p->kernel.kern, p->kernel.kernelParams, p->kernel.extra);
         break;
-    case CU_GRAPH_NODE_TYPE_MEMCPY: name_memcpy(graph, &p->memcpy.copyParams); break;
-    case CU_GRAPH_NODE_TYPE_MEMSET: name_address(graph, p->memset.dst); break;
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        name_memcpy(graph, &p->memcpy.copyParams);
+        break;
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        name_address(graph, p->memset.dst);
+        break;
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         name_batch(graph, p->memOp.paramArray, p->memOp.count);
         break;
-    default: break;
+    default:
+        break;
     }
 }
 
@@ -100,7 +105,8 @@ static void name_node(CUgraph graph, CUgraphNode node, int depth)
             vm_uses.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS)
             name_graph(graph, child, depth - 1);
         break;
-    default: break;
+    default:
+        break;
     }
 }
 
@@ -167,8 +173,8 @@ CUresult door_cuGraphInstantiateWithParams(vm_fn_cuGraphInstantiateWithParams re
     INSTANTIATE(real(phGraphExec, hGraph, instantiateParams));
 }
 
-CUresult door_cuGraphExecUpdate(vm_fn_cuGraphExecUpdate real, bool per_thread, CUgraphExec hGraphExec,
-                                CUgraph hGraph, CUgraphNode *hErrorNode_out,
+CUresult door_cuGraphExecUpdate(vm_fn_cuGraphExecUpdate real, bool per_thread,
+                                CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
                                 CUgraphExecUpdateResult *updateResult_out)
 {
     CUresult r = real(hGraphExec, hGraph, hErrorNode_out, updateResult_out);
@@ -212,7 +218,11 @@ CUresult door_cuGraphLaunch(vm_fn_cuGraphLaunch real, bool per_thread, CUgraphEx
     do {
         vm_op_init(&op, VM_OP_GRAPH, hStream, per_thread);
         op.host_visible = true; /* its nodes may write host memory or run host functions */
-        VM_ISSUE(r, &op, real(hGraph, hStream));
+        r = vm_rt_op_before(&op);
+        if (r != CUDA_SUCCESS) /* the runtime's own word, nothing to relieve */
+            return r;
+        r = real(hGraph, hStream);
+        vm_rt_op_after(&op, r);
     } while (r == CUDA_ERROR_OUT_OF_MEMORY && vm_rt_relieve());
     return r;
 }
@@ -265,8 +275,8 @@ CUresult door_cuGraphAddMemsetNode(vm_fn_cuGraphAddMemsetNode real, bool per_thr
 }
 
 CUresult door_cuGraphAddNode(vm_fn_cuGraphAddNode real, bool per_thread, CUgraphNode *phGraphNode,
-                             CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
-                             CUgraphNodeParams *nodeParams)
+                             CUgraph hGraph, const CUgraphNode *dependencies,
+                             size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
     CUresult r;
     VM_RETRY(r, real(phGraphNode, hGraph, dependencies, numDependencies, nodeParams));
@@ -282,7 +292,8 @@ CUresult door_cuGraphAddNode_v2(vm_fn_cuGraphAddNode_v2 real, bool per_thread,
                                 CUgraphNodeParams *nodeParams)
 {
     CUresult r;
-    VM_RETRY(r, real(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams));
+    VM_RETRY(r,
+             real(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams));
     if (r == CUDA_SUCCESS)
         name_params(hGraph, nodeParams);
     return r;

@@ -128,7 +128,8 @@ static void drop(const void *host)
     end_change();
 }
 
-/* Where the host reads what is at `p`, and how much is left there; NULL if it is not page-locked. */
+/* Where the host reads what is at `p`, and how much is left there; NULL if it is not page-locked.
+ */
 static const void *host_of(uint64_t p, size_t *bytes)
 {
     for (;;) {
@@ -162,7 +163,8 @@ void vm_host_words(const void *params, size_t bytes)
             continue;
         const void *host = host_of(word, &left);
         if (host)
-            vm_rt_escape_scan(host, left < vm_config()->escape_scan ? left : vm_config()->escape_scan);
+            vm_rt_escape_scan(host,
+                              left < vm_config()->escape_scan ? left : vm_config()->escape_scan);
     }
 }
 

@@ -11,8 +11,8 @@ struct launch {
     void **params, **extra;
 };
 
-/* The op of a launch: its blocks and a signature that is the same in every run. False: the kernel is
- * not known (bad handle, or it was logged) and the launch goes on without us. */
+/* The op of a launch: its blocks and a signature that is the same in every run. False: the kernel
+ * is not known (bad handle, or it was logged) and the launch goes on without us. */
 static bool describe(struct vm_op *op, const struct launch *l)
 {
     const struct vm_function *fn = vm_function_of(l->f);
@@ -29,17 +29,20 @@ static bool describe(struct vm_op *op, const struct launch *l)
     return true;
 }
 
-/* One launch around `call`, which is evaluated once at least: again while the driver loads the kernel
- * lazily and runs out of memory, which the runtime may relieve. */
+/* One launch around `call`, which is evaluated once at least: again while the driver loads the
+ * kernel lazily and runs out of memory, which the runtime may relieve. */
 #define LAUNCH(result, launch, call)                                                               \
     do {                                                                                           \
         struct vm_op op_;                                                                          \
         if (!describe(&op_, launch)) {                                                             \
             VM_RETRY(result, call);                                                                \
-        } else if (((result) = vm_rt_op_before(&op_)) == CUDA_SUCCESS) {                           \
-            (result) = (call);                                                                     \
-            vm_rt_op_after(&op_, result);                                                          \
+            break;                                                                                 \
         }                                                                                          \
+        (result) = vm_rt_op_before(&op_);                                                          \
+        if ((result) != CUDA_SUCCESS) /* the runtime's own word, nothing to relieve */             \
+            break;                                                                                 \
+        (result) = (call);                                                                         \
+        vm_rt_op_after(&op_, result);                                                              \
     } while ((result) == CUDA_ERROR_OUT_OF_MEMORY && vm_rt_relieve())
 
 CUresult door_cuLaunchKernel(vm_fn_cuLaunchKernel real, bool per_thread, CUfunction f,

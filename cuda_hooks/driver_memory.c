@@ -34,7 +34,8 @@ CUresult door_cuMemAllocPitch_v2(vm_fn_cuMemAllocPitch_v2 real, bool per_thread,
 {
     bool handled = false;
     CUresult r = CUDA_SUCCESS;
-    bool valid = dptr && pPitch && WidthInBytes && Height && WidthInBytes <= SIZE_MAX - PITCH_BYTES &&
+    bool valid = dptr && pPitch && WidthInBytes && Height &&
+                 WidthInBytes <= SIZE_MAX - PITCH_BYTES &&
                  (ElementSizeBytes == 4 || ElementSizeBytes == 8 || ElementSizeBytes == 16);
     size_t pitch = (WidthInBytes + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES;
     if (valid && pitch <= SIZE_MAX / Height) {
@@ -66,7 +67,8 @@ CUresult door_cuMemAllocAsync(vm_fn_cuMemAllocAsync real, bool per_thread, CUdev
     return r;
 }
 
-/* Pools that the program made or shares keep their own rules; the device's default pool has none. */
+/* Pools that the program made or shares keep their own rules; the device's default pool has none.
+ */
 static bool is_default_pool(CUmemoryPool pool)
 {
     CUdevice dev;

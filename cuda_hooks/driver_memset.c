@@ -20,7 +20,7 @@ static void describe(struct vm_op *op, CUdeviceptr dst, size_t pitch, size_t wid
     {                                                                                              \
         struct vm_op op;                                                                           \
         CUresult r;                                                                                \
-        describe(&op, dst, 0, n * (element), 1, NULL, per_thread);                                 \
+        describe(&op, dst, 0, n *(element), 1, NULL, per_thread);                                  \
         VM_ISSUE(r, &op, real(dst, value, n));                                                     \
         return r;                                                                                  \
     }
@@ -31,7 +31,7 @@ static void describe(struct vm_op *op, CUdeviceptr dst, size_t pitch, size_t wid
     {                                                                                              \
         struct vm_op op;                                                                           \
         CUresult r;                                                                                \
-        describe(&op, dst, 0, n * (element), 1, stream, per_thread);                               \
+        describe(&op, dst, 0, n *(element), 1, stream, per_thread);                                \
         VM_ISSUE(r, &op, real(dst, value, n, stream));                                             \
         return r;                                                                                  \
     }
@@ -42,7 +42,7 @@ static void describe(struct vm_op *op, CUdeviceptr dst, size_t pitch, size_t wid
     {                                                                                              \
         struct vm_op op;                                                                           \
         CUresult r;                                                                                \
-        describe(&op, dst, pitch, width * (element), height, NULL, per_thread);                    \
+        describe(&op, dst, pitch, width *(element), height, NULL, per_thread);                     \
         VM_ISSUE(r, &op, real(dst, pitch, value, width, height));                                  \
         return r;                                                                                  \
     }
@@ -53,7 +53,7 @@ static void describe(struct vm_op *op, CUdeviceptr dst, size_t pitch, size_t wid
     {                                                                                              \
         struct vm_op op;                                                                           \
         CUresult r;                                                                                \
-        describe(&op, dst, pitch, width * (element), height, stream, per_thread);                  \
+        describe(&op, dst, pitch, width *(element), height, stream, per_thread);                   \
         VM_ISSUE(r, &op, real(dst, pitch, value, width, height, stream));                          \
         return r;                                                                                  \
     }

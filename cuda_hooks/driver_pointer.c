@@ -21,8 +21,8 @@ static bool block_of(CUdeviceptr p, struct block *b)
     return p && vm_rt_range(p, &b->base, &b->bytes) && vm_rt_owner(p, &b->ctx, &b->dev, &b->id);
 }
 
-/* The address to ask the driver about: of a place in our address space where no block is, the driver
- * would speak of our mapping, so it is asked about an address that belongs to nobody. */
+/* The address to ask the driver about: of a place in our address space where no block is, the
+ * driver would speak of our mapping, so it is asked about an address that belongs to nobody. */
 static CUdeviceptr asked(CUdeviceptr p)
 {
     return vm_rt_reserved(p) ? 8 : p;
@@ -33,14 +33,22 @@ static CUdeviceptr asked(CUdeviceptr p)
 static CUresult answer(void *data, CUpointer_attribute attribute, const struct block *b)
 {
     switch ((int)attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT: *(CUcontext *)data = b->ctx; return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned *)data = CU_MEMORYTYPE_DEVICE; return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: *(CUdeviceptr *)data = b->p; return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext *)data = b->ctx;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned *)data = CU_MEMORYTYPE_DEVICE;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        *(CUdeviceptr *)data = b->p;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         *(unsigned long long *)data = b->id;
         return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data = b->dev; return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = b->dev;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
         *(CUdeviceptr *)data = b->base;
@@ -55,17 +63,23 @@ static CUresult answer(void *data, CUpointer_attribute attribute, const struct b
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         memset(data, 0, sizeof(int)); /* flags, four bytes in the driver's contract */
         return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MAPPED: *(int *)data = 1; return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(int *)data = 1;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         *(unsigned long long *)data = 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         *(CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS *)data = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
         return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: *(CUmemoryPool *)data = NULL; return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(CUmemoryPool *)data = NULL;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: return CUDA_ERROR_INVALID_VALUE;
-    default: return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+        return CUDA_ERROR_INVALID_VALUE;
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
     }
 }
 
@@ -93,7 +107,8 @@ CUresult door_cuPointerGetAttributes(vm_fn_cuPointerGetAttributes real, bool per
         CUresult r = answer(data[i], attributes[i], &b);
         if (r == CUDA_ERROR_NOT_SUPPORTED)
             r = real(1, &attributes[i], &data[i], ptr);
-        else if (r == CUDA_ERROR_INVALID_VALUE && attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER) {
+        else if (r == CUDA_ERROR_INVALID_VALUE &&
+                 attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER) {
             *(void **)data[i] = NULL; /* this form gives nulls where the single one gives errors */
             r = CUDA_SUCCESS;
         }
@@ -106,7 +121,8 @@ CUresult door_cuPointerGetAttributes(vm_fn_cuPointerGetAttributes real, bool per
 /* The attribute that can be set (synchronous copies) is remembered by the driver for its memory; a
  * block that moves would lose it, so it is pinned first. */
 CUresult door_cuPointerSetAttribute(vm_fn_cuPointerSetAttribute real, bool per_thread,
-                                    const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
+                                    const void *value, CUpointer_attribute attribute,
+                                    CUdeviceptr ptr)
 {
     vm_rt_pin(ptr);
     return real(value, attribute, ptr);
@@ -126,7 +142,8 @@ CUresult door_cuMemGetAddressRange_v2(vm_fn_cuMemGetAddressRange_v2 real, bool p
     return CUDA_SUCCESS;
 }
 
-/* Memory of the virtual memory calls cannot be exported this way: the driver's own refusal stands. */
+/* Memory of the virtual memory calls cannot be exported this way: the driver's own refusal stands.
+ */
 CUresult door_cuIpcGetMemHandle(vm_fn_cuIpcGetMemHandle real, bool per_thread,
                                 CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
@@ -140,9 +157,9 @@ CUresult door_cuIpcGetMemHandle(vm_fn_cuIpcGetMemHandle real, bool per_thread,
 }
 
 /* Pins every block in the range: its physical memory becomes known outside. */
-CUresult door_cuMemGetHandleForAddressRange(vm_fn_cuMemGetHandleForAddressRange real, bool per_thread,
-                                            void *handle, CUdeviceptr dptr, size_t size,
-                                            CUmemRangeHandleType handleType,
+CUresult door_cuMemGetHandleForAddressRange(vm_fn_cuMemGetHandleForAddressRange real,
+                                            bool per_thread, void *handle, CUdeviceptr dptr,
+                                            size_t size, CUmemRangeHandleType handleType,
                                             unsigned long long flags)
 {
     CUdeviceptr p = dptr, base;
@@ -196,8 +213,8 @@ CUresult door_cuTensorMapEncodeTiled(vm_fn_cuTensorMapEncodeTiled real, bool per
                                      CUtensorMapFloatOOBfill oobFill)
 {
     vm_rt_pin((CUdeviceptr)(uintptr_t)globalAddress);
-    return real(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, boxDim,
-                elementStrides, interleave, swizzle, l2Promotion, oobFill);
+    return real(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides,
+                boxDim, elementStrides, interleave, swizzle, l2Promotion, oobFill);
 }
 
 CUresult door_cuTensorMapEncodeIm2col(

@@ -33,7 +33,8 @@ CUresult door_cuStreamDestroy_v2(vm_fn_cuStreamDestroy_v2 real, bool per_thread,
     return real(hStream);
 }
 
-/* A stream that is being captured cannot be waited for: the driver says so, nothing is worked off. */
+/* A stream that is being captured cannot be waited for: the driver says so, nothing is worked off.
+ */
 CUresult door_cuStreamSynchronize(vm_fn_cuStreamSynchronize real, bool per_thread, CUstream hStream)
 {
     bool capturing = vm_rt_capturing(vm_stream_of(hStream, per_thread));
@@ -78,10 +79,15 @@ static void pin_values(const CUstreamBatchMemOpParams *ops, unsigned count)
     for (unsigned i = 0; ops && i < count; i++)
         switch (ops[i].operation) {
         case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-        case CU_STREAM_MEM_OP_WAIT_VALUE_64: vm_rt_pin(ops[i].waitValue.address); break;
+        case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+            vm_rt_pin(ops[i].waitValue.address);
+            break;
         case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-        case CU_STREAM_MEM_OP_WRITE_VALUE_64: vm_rt_pin(ops[i].writeValue.address); break;
-        default: break;
+        case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+            vm_rt_pin(ops[i].writeValue.address);
+            break;
+        default:
+            break;
         }
 }
 
@@ -110,7 +116,8 @@ static CUresult begun(CUresult r, CUstream stream, bool per_thread)
     return r;
 }
 
-CUresult door_cuStreamBeginCapture(vm_fn_cuStreamBeginCapture real, bool per_thread, CUstream hStream)
+CUresult door_cuStreamBeginCapture(vm_fn_cuStreamBeginCapture real, bool per_thread,
+                                   CUstream hStream)
 {
     return begun(real(hStream), hStream, per_thread);
 }
@@ -127,8 +134,8 @@ CUresult door_cuStreamBeginCaptureToGraph(vm_fn_cuStreamBeginCaptureToGraph real
                                           const CUgraphEdgeData *dependencyData,
                                           size_t numDependencies, CUstreamCaptureMode mode)
 {
-    return begun(real(hStream, hGraph, dependencies, dependencyData, numDependencies, mode), hStream,
-                 per_thread);
+    return begun(real(hStream, hGraph, dependencies, dependencyData, numDependencies, mode),
+                 hStream, per_thread);
 }
 
 /* Over also when it failed: an invalidated capture ends without a graph. */

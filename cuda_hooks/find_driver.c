@@ -146,8 +146,8 @@ static void *try_run_path(struct search *s)
     return handle;
 }
 
-/* /etc/ld.so.cache in glibc's current format: a header, then entries whose key and value are offsets
- * from the header to texts. Everything is checked against the file's size. */
+/* /etc/ld.so.cache in glibc's current format: a header, then entries whose key and value are
+ * offsets from the header to texts. Everything is checked against the file's size. */
 struct cache_header {
     char magic[20];
     uint32_t count, text_bytes;

@@ -5,9 +5,9 @@
 
 #include <stddef.h>
 
-/* Looks at every aligned word of a launch's parameters: where one points into page-locked memory, the
- * memory from there on (at most VMEM_ESCAPE_SCAN bytes) is searched for device addresses. Costs two
- * comparisons a word while none does. */
+/* Looks at every aligned word of a launch's parameters: where one points into page-locked memory,
+ * the memory from there on (at most VMEM_ESCAPE_SCAN bytes) is searched for device addresses. Costs
+ * two comparisons a word while none does. */
 void vm_host_words(const void *params, size_t bytes);
 
 #endif

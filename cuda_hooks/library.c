@@ -36,7 +36,8 @@ static int first_object(struct dl_phdr_info *info, size_t size, void *loads)
 }
 
 /* Searches; *shared is set when every caller gets this answer. */
-static void *search(const struct vm_library *lib, const char *name, const void *caller, bool *shared)
+static void *search(const struct vm_library *lib, const char *name, const void *caller,
+                    bool *shared)
 {
     void *found = NULL, *first = NULL;
     unsigned copies = 0;
@@ -57,8 +58,8 @@ static void *search(const struct vm_library *lib, const char *name, const void *
     return found && !is_ours(found) ? found : NULL;
 }
 
-vm_any_fn vm_library_real(const struct vm_library *lib, struct vm_library_slot *slot, const char *name,
-                          const void *caller)
+vm_any_fn vm_library_real(const struct vm_library *lib, struct vm_library_slot *slot,
+                          const char *name, const void *caller)
 {
     unsigned long long loads = 0;
     bool shared = false;

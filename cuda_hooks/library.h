@@ -21,15 +21,16 @@ struct vm_library_slot {
 #define VM_LIBRARY_SLOT(name)                                                                      \
     static _Thread_local struct vm_library_slot name __attribute__((tls_model("initial-exec")))
 
-/* The library's function in the copy that was loaded under one of the SONAMEs; where several are loaded,
- * in the one that the caller is linked with; else after libvmem in the search order. NULL (and one
- * log line) if there is none. `slot` is the calling thread's and caches the answer until a library
- * comes or goes. */
-vm_any_fn vm_library_real(const struct vm_library *lib, struct vm_library_slot *slot, const char *name,
-                          const void *caller);
+/* The library's function in the copy that was loaded under one of the SONAMEs; where several are
+ * loaded, in the one that the caller is linked with; else after libvmem in the search order. NULL
+ * (and one log line) if there is none. `slot` is the calling thread's and caches the answer until a
+ * library comes or goes. */
+vm_any_fn vm_library_real(const struct vm_library *lib, struct vm_library_slot *slot,
+                          const char *name, const void *caller);
 
-/* Begins a watched call. False: the call only passes (inside libvmem, or the doors are closed). True:
- * the scope is held; name the accesses, then vm_library_issue(), the call, vm_library_end(). */
+/* Begins a watched call. False: the call only passes (inside libvmem, or the doors are closed).
+ * True: the scope is held; name the accesses, then vm_library_issue(), the call, vm_library_end().
+ */
 bool vm_library_begin(struct vm_libcall *call, const char *name, unsigned layer, unsigned flags);
 void vm_library_issue(void);
 void vm_library_end(struct vm_libcall *call);

@@ -63,8 +63,8 @@ static void learn_routes(void)
     qsort(routes.at, routes.n, sizeof routes.at[0], compare_routes);
 }
 
-/* Our function for the driver's answer; NULL when it is not hooked. Where one pointer serves several
- * rows (a driver may share code between twins), the name and the stream flag decide. */
+/* Our function for the driver's answer; NULL when it is not hooked. Where one pointer serves
+ * several rows (a driver may share code between twins), the name and the stream flag decide. */
 static vm_any_fn route_of(vm_any_fn real, const char *symbol, cuuint64_t flags)
 {
     pthread_once(&routes_once, learn_routes);

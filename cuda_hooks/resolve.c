@@ -43,7 +43,8 @@ static struct {
 } driver;
 
 static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
-/* Opening the driver runs its constructors; should they call us, they get an error, not a deadlock. */
+/* Opening the driver runs its constructors; should they call us, they get an error, not a deadlock.
+ */
 static _Thread_local bool opening __attribute__((tls_model("initial-exec")));
 
 /* ---- opening ---------------------------------------------------------------------------------*/
@@ -85,8 +86,7 @@ static void open_driver(void)
     else
         vm_log(DRIVER_NONE);
     bind_functions();
-    if (vm_uses.cuDriverGetVersion &&
-        vm_uses.cuDriverGetVersion(&driver.version) != CUDA_SUCCESS)
+    if (vm_uses.cuDriverGetVersion && vm_uses.cuDriverGetVersion(&driver.version) != CUDA_SUCCESS)
         driver.version = 0;
     opening = false;
 }

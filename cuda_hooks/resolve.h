@@ -10,8 +10,8 @@
 
 typedef void (*vm_any_fn)(void);
 
-/* The driver's function for a row of the hook table (enum vm_hook). Never NULL: without a driver, or
- * where the driver lacks it, a function that returns the fitting error. */
+/* The driver's function for a row of the hook table (enum vm_hook). Never NULL: without a driver,
+ * or where the driver lacks it, a function that returns the fitting error. */
 vm_any_fn vm_real(int hook);
 
 /* The driver's function by exported name, NULL if it has none or there is no driver. */
@@ -34,7 +34,8 @@ vm_any_fn vm_no_driver_answer(const char *name);
 /* ---- find_driver.c ----------------------------------------------------------------------------*/
 
 /* Opens the first real libcuda.so.1: `wanted` if it is not empty, then where the loader would look.
- * NULL if there is none. `path` (n bytes) receives where it was found. Never opens libvmem itself. */
+ * NULL if there is none. `path` (n bytes) receives where it was found. Never opens libvmem itself.
+ */
 void *vm_find_driver(const char *wanted, char *path, size_t n);
 
 #endif

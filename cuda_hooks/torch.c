@@ -1,4 +1,5 @@
-/* PyTorch. See torch.h; the exported allocator pair is for torch.cuda.memory.CUDAPluggableAllocator. */
+/* PyTorch. See torch.h; the exported allocator pair is for
+ * torch.cuda.memory.CUDAPluggableAllocator. */
 #include "torch.h"
 
 #include <link.h>
@@ -69,7 +70,8 @@ static bool enter_device(int device, bool *pushed)
 {
     CUdevice current;
     *pushed = false;
-    if (vm_uses.cuCtxGetDevice && vm_uses.cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device)
+    if (vm_uses.cuCtxGetDevice && vm_uses.cuCtxGetDevice(&current) == CUDA_SUCCESS &&
+        current == device)
         return true;
     CUcontext ctx = context_of(device);
     if (ctx && vm_uses.cuCtxPushCurrent_v2)

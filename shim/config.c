@@ -132,7 +132,8 @@ static int in_range(uint64_t v, const char *allowed, const char **why)
     uint64_t low = 0, high = 0;
     uint32_t frac;
     const char *p = number_of(allowed, &low, &frac);
-    if (p && p[0] == '.' && p[1] == '.' && number_of(p + 2, &high, &frac) && (v < low || v > high)) {
+    if (p && p[0] == '.' && p[1] == '.' && number_of(p + 2, &high, &frac) &&
+        (v < low || v > high)) {
         *why = v < low ? "too small" : "too large";
         return -1;
     }
@@ -143,7 +144,8 @@ int vm_knob_parse(const struct vm_knob *knob, const char *text, void *field, con
 {
     struct vm_amount a;
     switch (knob->type) {
-    case VM_KNOB_FLAG: return flag_of(text, field, why);
+    case VM_KNOB_FLAG:
+        return flag_of(text, field, why);
     case VM_KNOB_COUNT: {
         uint64_t v;
         uint32_t frac;
@@ -350,7 +352,8 @@ static pthread_once_t config_once = PTHREAD_ONCE_INIT;
 static void configure_log(void)
 {
     int level = VM_LOG_WARN, fd = 2;
-    const char *why, *text = value_of(environ, "VMEM_LOG"), *path = value_of(environ, "VMEM_LOG_FILE");
+    const char *why, *text = value_of(environ, "VMEM_LOG"),
+                     *path = value_of(environ, "VMEM_LOG_FILE");
     if (text && *text)
         (void)vm_knob_parse(knob_named("VMEM_LOG", 8), text, &level, &why);
     if (path && *path) {

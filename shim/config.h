@@ -10,9 +10,9 @@
 
 /* A size that may be given as a share of something known only later. All zero = auto. */
 struct vm_amount {
-    uint64_t bytes;   /* used when share_ppm is 0 */
+    uint64_t bytes;     /* used when share_ppm is 0 */
     uint32_t share_ppm; /* parts per million of the whole; 60% = 600000 */
-    bool set;         /* false: auto              */
+    bool set;           /* false: auto              */
 };
 
 /* Positions in the CHOICE knobs' lists. */
@@ -65,7 +65,8 @@ void vm_config_read(struct vm_config *out, char *const *env, const char *program
  * the field of the knob. A copy is made of TEXT values, owned by the caller. */
 int vm_knob_parse(const struct vm_knob *knob, const char *text, void *field, const char **why);
 
-/* `amount` resolved against `whole`; `otherwise` when it is auto. Saturates at `whole` for shares. */
+/* `amount` resolved against `whole`; `otherwise` when it is auto. Saturates at `whole` for shares.
+ */
 uint64_t vm_amount_of(const struct vm_amount *amount, uint64_t whole, uint64_t otherwise);
 
 /* A path knob with %p replaced by the process id. Returns false when it does not fit. */

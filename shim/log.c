@@ -18,7 +18,8 @@ static const char *const level_words[] = {"error", "warn", "info", "debug"};
 static atomic_int log_threshold = VM_LOG_WARN;
 static atomic_int log_fd = 2;
 static atomic_uint counts[VM_MSG_COUNT];
-/* The file behind log_fd when it was set: the program may close it and get the number for another. */
+/* The file behind log_fd when it was set: the program may close it and get the number for another.
+ */
 static _Atomic(uint64_t) log_dev, log_ino;
 
 const struct vm_msg_info *vm_msg_info(enum vm_msg m)
@@ -69,7 +70,8 @@ static void put_text(struct out *o, const char *s, size_t width)
         put(o, *s++);
 }
 
-static void put_number(struct out *o, uint64_t v, unsigned base, bool negative, size_t width, char pad)
+static void put_number(struct out *o, uint64_t v, unsigned base, bool negative, size_t width,
+                       char pad)
 {
     char digits[24];
     size_t n = 0;
@@ -93,7 +95,9 @@ static void put_conversion(struct out *o, char conv, int longs, size_t width, ch
 {
     switch (conv) {
     case 'd': {
-        long long v = longs > 1 ? va_arg(*ap, long long) : longs ? va_arg(*ap, long) : va_arg(*ap, int);
+        long long v = longs > 1 ? va_arg(*ap, long long)
+                      : longs   ? va_arg(*ap, long)
+                                : va_arg(*ap, int);
         put_number(o, v < 0 ? 0 - (uint64_t)v : (uint64_t)v, 10, v < 0, width, pad);
         break;
     }
@@ -110,9 +114,15 @@ static void put_conversion(struct out *o, char conv, int longs, size_t width, ch
         put(o, 'x');
         put_number(o, (uintptr_t)va_arg(*ap, void *), 16, false, width, '0');
         break;
-    case 's': put_text(o, va_arg(*ap, const char *), width); break;
-    case 'c': put(o, (char)va_arg(*ap, int)); break;
-    default: put(o, conv); break;
+    case 's':
+        put_text(o, va_arg(*ap, const char *), width);
+        break;
+    case 'c':
+        put(o, (char)va_arg(*ap, int));
+        break;
+    default:
+        put(o, conv);
+        break;
     }
 }
 
@@ -159,9 +169,9 @@ static int line_fd(void)
 {
     struct stat st;
     int fd = atomic_load_explicit(&log_fd, memory_order_relaxed);
-    if (fd <= 2 || (fstat(fd, &st) == 0 &&
-                    st.st_dev == atomic_load_explicit(&log_dev, memory_order_relaxed) &&
-                    st.st_ino == atomic_load_explicit(&log_ino, memory_order_relaxed)))
+    if (fd <= 2 ||
+        (fstat(fd, &st) == 0 && st.st_dev == atomic_load_explicit(&log_dev, memory_order_relaxed) &&
+         st.st_ino == atomic_load_explicit(&log_ino, memory_order_relaxed)))
         return fd;
     return 2;
 }

@@ -46,7 +46,8 @@ void vm_log_configure(enum vm_log_level threshold, int fd);
 
 /* The formatter alone: writes at most n bytes including the final 0, returns the length that the
  * whole text has. */
-size_t vm_format(char *buf, size_t n, const char *format, ...) __attribute__((format(printf, 3, 4)));
+size_t vm_format(char *buf, size_t n, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 size_t vm_vformat(char *buf, size_t n, const char *format, va_list ap);
 
 #endif

@@ -161,17 +161,30 @@ static void copies(void)
     EXPECT("htod - blocking b0:w/0;after 0;");
     OK(cuMemcpyAsync((CUdeviceptr)host, a, 128, stream));
     EXPECT("dtoh - visible b0:r/0;after 0;");
-    CUDA_MEMCPY2D k = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = host, .srcPitch = 64,
-                       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = a, .dstPitch = 64,
-                       .WidthInBytes = 64, .Height = 64};
+    CUDA_MEMCPY2D k = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                       .srcHost = host,
+                       .srcPitch = 64,
+                       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .dstDevice = a,
+                       .dstPitch = 64,
+                       .WidthInBytes = 64,
+                       .Height = 64};
     OK(cuMemcpy2D(&k));
     EXPECT("htod - blocking b0:wt/0;after 0;");
     k.dstXInBytes = 4, k.WidthInBytes = 32;
     OK(cuMemcpy2D(&k));
     EXPECT("htod - blocking b0:w/0;after 0;");
-    CUDA_MEMCPY3D m = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = a, .srcPitch = 16, .srcHeight = 4,
-                       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = b, .dstPitch = 16, .dstHeight = 4,
-                       .WidthInBytes = 16, .Height = 4, .Depth = 2};
+    CUDA_MEMCPY3D m = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .srcDevice = a,
+                       .srcPitch = 16,
+                       .srcHeight = 4,
+                       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .dstDevice = b,
+                       .dstPitch = 16,
+                       .dstHeight = 4,
+                       .WidthInBytes = 16,
+                       .Height = 4,
+                       .Depth = 2};
     OK(cuMemcpy3DAsync(&m, stream));
     EXPECT("dtod - b0:r/0 b1:w/0;after 0;");
     IS(cuMemcpyHtoD(12345, host, 8) != CUDA_SUCCESS);
@@ -216,8 +229,13 @@ static void launches(void)
                      CU_LAUNCH_PARAM_END};
     OK(cuLaunchKernel(mixed_fn, 2, 1, 1, 32, 1, 1, 0, stream, NULL, extra));
     EXPECT("launch mixed b1:u/0 b0:u/0;after 0;");
-    CUlaunchConfig config = {.gridDimX = 2, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1,
-                             .blockDimZ = 1, .hStream = stream};
+    CUlaunchConfig config = {.gridDimX = 2,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = 32,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .hStream = stream};
     OK(cuLaunchKernelEx(&config, mixed_fn, params, NULL));
     EXPECT("launch mixed b0:u/0 b1:u/0;after 0;");
     IS(cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) != CUDA_SUCCESS);
@@ -307,8 +325,10 @@ static void pointers(void)
     OK(cuPointerGetAttribute(&id_b, CU_POINTER_ATTRIBUTE_BUFFER_ID, b));
     OK(cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, c));
     IS(type == CU_MEMORYTYPE_DEVICE && owner == ctx && id_a != id_b && bytes == 8192);
-    IS(cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, a) == CUDA_ERROR_INVALID_VALUE);
-    CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_HOST_POINTER, CU_POINTER_ATTRIBUTE_IS_MANAGED};
+    IS(cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, a) ==
+       CUDA_ERROR_INVALID_VALUE);
+    CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_HOST_POINTER,
+                                   CU_POINTER_ATTRIBUTE_IS_MANAGED};
     void *into[] = {&host, &managed};
     OK(cuPointerGetAttributes(2, names, into, a));
     IS(host == NULL && managed == 0);
@@ -362,8 +382,8 @@ static void graphs(void)
     EXPECT("graph_names b2;");
     OK(cuGraphInstantiate(&exec, graph, 0));
     look();
-    IS(strstr(seen, "graph_names b0;") && strstr(seen, "graph_names b1;") && strstr(seen, "graph_names b2;") &&
-       strstr(seen, "graph_instantiated;"));
+    IS(strstr(seen, "graph_names b0;") && strstr(seen, "graph_names b1;") &&
+       strstr(seen, "graph_names b2;") && strstr(seen, "graph_instantiated;"));
     OK(cuGraphLaunch(exec, stream));
     EXPECT("graph - visible;after 0;");
     fill.dst = a;
@@ -394,8 +414,8 @@ static void per_thread(void)
     struct tail tail = {1, b, {2, 3}};
     void *params[] = {&a, &number, &tail};
     static char host[64];
-    CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                       CUstream, void **, void **);
+    CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                       unsigned, CUstream, void **, void **);
     CUresult (*copy)(CUdeviceptr, const void *, size_t);
     CUresult (*wait)(CUstream);
     void *p = symbol("cuLaunchKernel_ptsz");

@@ -160,7 +160,8 @@ void vm_rt_pin(CUdeviceptr p)
         note("pin b%d", b);
 }
 
-/* ---- operations: accesses are kept as block number + 1 in `block` ------------------------------*/
+/* ---- operations: accesses are kept as block number + 1 in `block`
+ * ------------------------------*/
 
 void vm_op_init(struct vm_op *op, enum vm_op_kind kind, CUstream stream, bool per_thread_default)
 {
@@ -273,7 +274,8 @@ void vm_rt_libcall_end(struct vm_libcall *call)
     text[0] = 0;
     for (unsigned i = 0; i < call->nacc && n < sizeof text; i++)
         n += vm_format(text + n, sizeof text - n, " b%d:%s%s%s/%u", block_at(call->acc[i].addr),
-                       call->acc[i].mode & VM_READ ? "r" : "", call->acc[i].mode & VM_WRITE ? "w" : "",
+                       call->acc[i].mode & VM_READ ? "r" : "",
+                       call->acc[i].mode & VM_WRITE ? "w" : "",
                        call->acc[i].mode & VM_TOTAL ? "t" : "", call->acc[i].role);
     note("libcall %s layer=%u flags=%u%s", call->name, call->layer, call->flags, text);
     libcall = call->outer;

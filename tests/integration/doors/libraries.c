@@ -1,6 +1,6 @@
-/* Watched cuDNN and cuBLAS calls, with a double of the runtime behind the doors (double.c): what each
- * call says of its blocks, and that the launches inside it are taken for it. Run with the double
- * preloaded. Figures after the slash are roles (enum vm_role). */
+/* Watched cuDNN and cuBLAS calls, with a double of the runtime behind the doors (double.c): what
+ * each call says of its blocks, and that the launches inside it are taken for it. Run with the
+ * double preloaded. Figures after the slash are roles (enum vm_role). */
 #include <cublas_v2.h>
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -42,7 +42,8 @@ static void expect_at(int line, const char *want)
     checks++;
     if (!matches(want) || !launches) {
         failures++;
-        printf("FAILED at line %d: wanted \"%s\", saw \"%s\" and %d launches\n", line, want, seen, launches);
+        printf("FAILED at line %d: wanted \"%s\", saw \"%s\" and %d launches\n", line, want, seen,
+               launches);
     }
 }
 #define EXPECT(want) expect_at(__LINE__, want)
@@ -91,18 +92,20 @@ static void convolutions(void)
 {
     cudnnConvolutionDescriptor_t c;
     OK(cudnnCreateConvolutionDescriptor(&c));
-    OK(cudnnSetConvolution2dDescriptor(c, 1, 1, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    OK(cudnnConvolutionForward(dnn, &one, t, x, f, w, c, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, work,
-                               work_bytes, &zero, t, y));
+    OK(cudnnSetConvolution2dDescriptor(c, 1, 1, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION,
+                                       CUDNN_DATA_FLOAT));
+    OK(cudnnConvolutionForward(dnn, &one, t, x, f, w, c, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
+                               work, work_bytes, &zero, t, y));
     EXPECT("cudnnConvolutionForward layer=1 flags=5 b0:r/1 b4:r/3 b7:wt/7 b1:wt/2;");
-    OK(cudnnConvolutionForward(dnn, &one, t, x, f, w, c, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, NULL, 0,
-                               &one, t, y));
+    OK(cudnnConvolutionForward(dnn, &one, t, x, f, w, c, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
+                               NULL, 0, &one, t, y));
     EXPECT("cudnnConvolutionForward layer=1 flags=1 b0:r/1 b4:r/3 b1:rw/2;");
-    OK(cudnnConvolutionBackwardFilter(dnn, &one, t, x, t, dy, c, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, work,
-                                      work_bytes, &one, f, dw));
+    OK(cudnnConvolutionBackwardFilter(dnn, &one, t, x, t, dy, c,
+                                      CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, work, work_bytes, &one,
+                                      f, dw));
     EXPECT("cudnnConvolutionBackwardFilter layer=1 flags=2 b0:r/1 b3:r/5 b7:wt/7 b5:rw/6;");
-    OK(cudnnConvolutionBackwardData(dnn, &one, f, w, t, dy, c, CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, work,
-                                    work_bytes, &zero, t, dx));
+    OK(cudnnConvolutionBackwardData(dnn, &one, f, w, t, dy, c, CUDNN_CONVOLUTION_BWD_DATA_ALGO_0,
+                                    work, work_bytes, &zero, t, dx));
     EXPECT("cudnnConvolutionBackwardData layer=1 flags=2 b4:r/3 b3:r/5 b7:wt/7 b2:wt/4;");
     OK(cudnnConvolutionBackwardBias(dnn, &one, t, dy, &zero, bt, bias));
     EXPECT("cudnnConvolutionBackwardBias layer=9 flags=2 b3:r/5 b6:wt/6;");
@@ -114,19 +117,22 @@ static void layers(void)
     cudnnActivationDescriptor_t relu;
     OK(cudnnCreateActivationDescriptor(&relu));
     OK(cudnnSetActivationDescriptor(relu, CUDNN_ACTIVATION_RELU, CUDNN_NOT_PROPAGATE_NAN, 0));
-    OK(cudnnActivationForward(dnn, relu, &one, t, y, &zero, t, y)); /* in place: read, then written */
+    OK(cudnnActivationForward(dnn, relu, &one, t, y, &zero, t,
+                              y)); /* in place: read, then written */
     EXPECT("cudnnActivationForward layer=3 flags=5 b1:r/1 b1:wt/2;");
     OK(cudnnActivationBackward(dnn, relu, &one, t, y, t, dy, t, x, &zero, t, dx));
     EXPECT("cudnnActivationBackward layer=3 flags=2 b1:r/2 b3:r/5 b0:r/1 b2:wt/4;");
     OK(cudnnDestroyActivationDescriptor(relu));
     OK(cudnnAddTensor(dnn, &one, bt, bias, &one, t, y));
     EXPECT("cudnnAddTensor layer=9 flags=0 b6:r/0 b1:rw/0;");
-    OK(cudnnSoftmaxForward(dnn, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_INSTANCE, &one, t, x, &zero, t, y));
+    OK(cudnnSoftmaxForward(dnn, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_INSTANCE, &one, t, x,
+                           &zero, t, y));
     EXPECT("cudnnSoftmaxForward layer=7 flags=5 b0:r/1 b1:wt/2;");
     cudnnPoolingDescriptor_t pool;
     cudnnTensorDescriptor_t half;
     OK(cudnnCreatePoolingDescriptor(&pool));
-    OK(cudnnSetPooling2dDescriptor(pool, CUDNN_POOLING_MAX, CUDNN_NOT_PROPAGATE_NAN, 2, 2, 0, 0, 2, 2));
+    OK(cudnnSetPooling2dDescriptor(pool, CUDNN_POOLING_MAX, CUDNN_NOT_PROPAGATE_NAN, 2, 2, 0, 0, 2,
+                                   2));
     OK(cudnnCreateTensorDescriptor(&half));
     OK(cudnnSetTensor4dDescriptor(half, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 2, 4, 4, 4));
     OK(cudnnPoolingForward(dnn, pool, &one, t, x, &zero, half, y)); /* a quarter of y's block */
@@ -158,12 +164,14 @@ static void normalisation(void)
     OK(cudaMalloc((void **)&variance, 16));
     OK(cudaMemset(mean, 0, 16));
     OK(cudaMemset(variance, 0, 16));
-    OK(cudnnBatchNormalizationForwardTraining(dnn, CUDNN_BATCHNORM_SPATIAL, &one, &zero, t, x, t, y, bt, bias,
-                                              bias, 0.5, mean, variance, 1e-5, NULL, NULL));
+    OK(cudnnBatchNormalizationForwardTraining(dnn, CUDNN_BATCHNORM_SPATIAL, &one, &zero, t, x, t, y,
+                                              bt, bias, bias, 0.5, mean, variance, 1e-5, NULL,
+                                              NULL));
     /* The library may come by its own Ex form on the way: calls nest. */
     look();
-    IS(launches && strstr(seen, "cudnnBatchNormalizationForwardTraining layer=4 flags=1 b0:r/1 b1:wt/2 "
-                                "b6:r/3 b6:r/3 b9:rw/8 b10:rw/8;"));
+    IS(launches &&
+       strstr(seen, "cudnnBatchNormalizationForwardTraining layer=4 flags=1 b0:r/1 b1:wt/2 "
+                    "b6:r/3 b6:r/3 b9:rw/8 b10:rw/8;"));
     OK(cudaFree(mean));
     OK(cudaFree(variance));
 }

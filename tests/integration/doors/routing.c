@@ -1,5 +1,5 @@
-/* cuGetProcAddress under libvmem.so, for every name, many versions and both kinds of stream: what the
- * driver answers is either exchanged for our function of the same ABI, or handed on as it is.
+/* cuGetProcAddress under libvmem.so, for every name, many versions and both kinds of stream: what
+ * the driver answers is either exchanged for our function of the same ABI, or handed on as it is.
  *
  * Run with the preload; argv[1] is the driver's path. */
 #include <cuda.h>
@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef CUresult (*query_fn)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+typedef CUresult (*query_fn)(const char *, void **, int, cuuint64_t,
+                             CUdriverProcAddressQueryResult *);
 typedef CUresult (*query_v1_fn)(const char *, void **, int, cuuint64_t);
 
 struct row {
@@ -25,12 +26,19 @@ static const struct row rows[] = {
 };
 #define ROWS (sizeof rows / sizeof rows[0])
 
-static const char *const passing[] = {"cuDeviceGetCount", "cuDeviceGetAttribute", "cuGetErrorName",
-                                      "cuGetExportTable", "cuMemCreate_", "cuCtxGetCurrent", "", "cu",
-                                      "cuMemAddressReserve", "cuDriverGetVersion"};
-static const int versions[] = {2000,  3020,  4000,  5000,  6000,  7000,  8000,  9000,  10000, 10010, 11000,
-                               11010, 11020, 11030, 11040, 11060, 11070, 12000, 12020, 12030, 12040,
-                               12050, 12080, 13000, 13010, 99000};
+static const char *const passing[] = {"cuDeviceGetCount",
+                                      "cuDeviceGetAttribute",
+                                      "cuGetErrorName",
+                                      "cuGetExportTable",
+                                      "cuMemCreate_",
+                                      "cuCtxGetCurrent",
+                                      "",
+                                      "cu",
+                                      "cuMemAddressReserve",
+                                      "cuDriverGetVersion"};
+static const int versions[] = {2000,  3020,  4000,  5000,  6000,  7000,  8000,  9000,  10000,
+                               10010, 11000, 11010, 11020, 11030, 11040, 11060, 11070, 12000,
+                               12020, 12030, 12040, 12050, 12080, 13000, 13010, 99000};
 
 static void *driver, *us;
 static query_fn real_query, our_query;
@@ -49,7 +57,8 @@ static void *ask(query_fn query, const char *symbol, int version, cuuint64_t fla
     return query(symbol, &p, version, flags, &status) == CUDA_SUCCESS ? p : NULL;
 }
 
-/* The row that the driver's pointer stands for; with several, the one that the question is about. */
+/* The row that the driver's pointer stands for; with several, the one that the question is about.
+ */
 static const struct row *row_of(const void *p, const char *symbol, cuuint64_t flags)
 {
     const struct row *found = NULL;
@@ -92,7 +101,8 @@ static void compare(const char *symbol, int version, cuuint64_t flags)
         fail("another result", symbol, version, flags);
         return;
     }
-    const char *wrong = judge(a == CUDA_SUCCESS ? p : NULL, a == CUDA_SUCCESS ? q : NULL, symbol, flags);
+    const char *wrong =
+        judge(a == CUDA_SUCCESS ? p : NULL, a == CUDA_SUCCESS ? q : NULL, symbol, flags);
     if (wrong)
         fail(wrong, symbol, version, flags);
     else if (a == CUDA_SUCCESS)
@@ -171,7 +181,7 @@ int main(int argc, char **argv)
     us = info.dli_fbase;
     compare_all();
     planted();
-    printf("%d answers compared: %d exchanged, %d handed on, %d failures\n", checks, exchanged, passed,
-           failures);
+    printf("%d answers compared: %d exchanged, %d handed on, %d failures\n", checks, exchanged,
+           passed, failures);
     return failures || !exchanged || !passed;
 }

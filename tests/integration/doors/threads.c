@@ -1,6 +1,6 @@
-/* Many threads at the doors at once, for the tables that are read without a lock: kernels are learnt
- * while others launch them and modules come and go; host memory is registered while others look it up.
- * Run with the double preloaded, and under a thread sanitizer. The seed is printed. */
+/* Many threads at the doors at once, for the tables that are read without a lock: kernels are
+ * learnt while others launch them and modules come and go; host memory is registered while others
+ * look it up. Run with the double preloaded, and under a thread sanitizer. The seed is printed. */
 #include <cuda.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -42,8 +42,10 @@ static void launch_some(CUmodule module, CUstream stream, unsigned *seed, void *
     for (int i = 0; i < 8; i++) {
         CUfunction f;
         void *params[] = {&block, &host};
-        require(cuModuleGetFunction(&f, module, names[(unsigned)rand_r(seed) % KERNELS]), "function");
-        require(cuLaunchKernel(f, 1 + (unsigned)i, 1, 1, 32, 1, 1, 0, stream, params, NULL), "launch");
+        require(cuModuleGetFunction(&f, module, names[(unsigned)rand_r(seed) % KERNELS]),
+                "function");
+        require(cuLaunchKernel(f, 1 + (unsigned)i, 1, 1, 32, 1, 1, 0, stream, params, NULL),
+                "launch");
     }
 }
 

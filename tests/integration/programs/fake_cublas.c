@@ -1,5 +1,5 @@
-/* A library that answers cublasSasum_v2 with a number of its own, so that one sees which copy was called.
- * CALLER makes a second library of it that is linked with the first and calls it. */
+/* A library that answers cublasSasum_v2 with a number of its own, so that one sees which copy was
+ * called. CALLER makes a second library of it that is linked with the first and calls it. */
 #ifdef CALLER
 int cublasSasum_v2(void *handle, int n, const float *x, int incx, float *result);
 int CALLER(void);

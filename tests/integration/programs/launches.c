@@ -1,5 +1,5 @@
-/* Host time of one kernel launch: launches COUNT kernels of eight pointers and some numbers, waits now
- * and then, and prints the nanoseconds a launch took on the host.
+/* Host time of one kernel launch: launches COUNT kernels of eight pointers and some numbers, waits
+ * now and then, and prints the nanoseconds a launch took on the host.
  *
  *   launches [COUNT [BLOCKS]]
  */

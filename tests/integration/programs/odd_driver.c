@@ -1,5 +1,5 @@
-/* A driver of another age, as far as the loader can tell: it lacks most of what programs call and has a
- * function that no header of ours knows. */
+/* A driver of another age, as far as the loader can tell: it lacks most of what programs call and
+ * has a function that no header of ours knows. */
 #include <stddef.h>
 
 #define EXPORT __attribute__((visibility("default")))

@@ -1,8 +1,8 @@
 /* A program of the driver API that knows nothing of libvmem: the tests run it bare and under the
  * preload and compare what it prints.
  *
- *   probe compute    allocates blocks, runs kernels over them for some iterations, prints a checksum
- *   probe fork       the same; between two iterations forks a child that tries to use CUDA
+ *   probe compute    allocates blocks, runs kernels over them for some iterations, prints a
+ * checksum probe fork       the same; between two iterations forks a child that tries to use CUDA
  *   probe launcher   forks before CUDA; the child computes
  *   probe exec       forks after CUDA is up; the child runs a shell and then this program again
  *   probe deepbind   reaches the driver by dlopen with RTLD_DEEPBIND and computes through it
@@ -19,7 +19,8 @@
 
 #include "simgpu.h"
 
-/* ---- a kernel: y[i] = a * x[i] + y[i] ----------------------------------------------------------*/
+/* ---- a kernel: y[i] = a * x[i] + y[i]
+ * ----------------------------------------------------------*/
 
 struct axpy_params {
     uint64_t x, y;
@@ -49,7 +50,8 @@ static const struct simgpu_kernel kernels[] = {
 };
 static const struct simgpu_image image = {SIMGPU_IMAGE_MAGIC, SIMGPU_IMAGE_VERSION, 1, kernels};
 
-/* ---- the driver, as linked or as found ---------------------------------------------------------*/
+/* ---- the driver, as linked or as found
+ * ---------------------------------------------------------*/
 
 static struct {
     CUresult (*init)(unsigned);
@@ -62,8 +64,8 @@ static struct {
     CUresult (*free)(CUdeviceptr);
     CUresult (*htod)(CUdeviceptr, const void *, size_t);
     CUresult (*dtoh)(void *, CUdeviceptr, size_t);
-    CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                       CUstream, void **, void **);
+    CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                       unsigned, CUstream, void **, void **);
     CUresult (*sync)(void);
     CUresult (*info)(size_t *, size_t *);
 } cu;
@@ -126,10 +128,11 @@ static void use_deep_bound(void)
         }                                                                                          \
     } while (0)
 
-/* ---- work --------------------------------------------------------------------------------------*/
+/* ---- work
+ * --------------------------------------------------------------------------------------*/
 
-#define BLOCKS 24
-#define FLOATS (64 * 1024)
+#define BLOCKS     24
+#define FLOATS     (64 * 1024)
 #define ITERATIONS 6
 
 static CUfunction axpy;
@@ -192,7 +195,8 @@ static void compute(void)
     finish();
 }
 
-/* ---- processes ---------------------------------------------------------------------------------*/
+/* ---- processes
+ * ---------------------------------------------------------------------------------*/
 
 static int wait_for(pid_t child)
 {
@@ -246,7 +250,8 @@ static void executes(const char *self)
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-        execl("/bin/sh", "sh", "-c", "echo shell says $((6 * 7)); exec \"$0\" compute", self, (char *)0);
+        execl("/bin/sh", "sh", "-c", "echo shell says $((6 * 7)); exec \"$0\" compute", self,
+              (char *)0);
         _exit(127);
     }
     printf("child ended with %d\n", wait_for(child));
@@ -255,7 +260,8 @@ static void executes(const char *self)
     finish();
 }
 
-/* ---- questions ---------------------------------------------------------------------------------*/
+/* ---- questions
+ * ---------------------------------------------------------------------------------*/
 
 static void queries(void)
 {
@@ -273,10 +279,11 @@ static void queries(void)
     TRY(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + 10));
     TRY(cuPointerGetAttribute(&device_pointer, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, p + 10));
     printf("type %u, pointer is its own %d\n", type, device_pointer == p + 10);
-    printf("host pointer: %d\n", (int)cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, p));
-    CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                   CU_POINTER_ATTRIBUTE_HOST_POINTER};
+    printf("host pointer: %d\n",
+           (int)cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, p));
+    CUpointer_attribute names[] = {
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_HOST_POINTER};
     void *into[] = {&type, &managed, &ordinal, &host};
     TRY(cuPointerGetAttributes(4, names, into, p));
     printf("type %u, managed %u, device %d, host %p\n", type, managed & 1, ordinal, host);

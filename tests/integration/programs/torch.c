@@ -2,7 +2,8 @@
  *
  *   torch LIBRARY            loads LIBRARY, initialises CUDA, prints what became of the environment
  *   torch LIBRARY thread     the same with a second thread running
- *   torch LIBRARY allocate   uses libvmem's allocator pair as torch.cuda.memory.CUDAPluggableAllocator does
+ *   torch LIBRARY allocate   uses libvmem's allocator pair as
+ * torch.cuda.memory.CUDAPluggableAllocator does
  */
 #include <cuda.h>
 #include <dlfcn.h>
@@ -42,8 +43,8 @@ static int allocate(void)
         in[i] = (unsigned char)(i * 7);
     CUcontext ctx;
     if (cuDevicePrimaryCtxRetain(&ctx, 0) || cuCtxSetCurrent(ctx) ||
-        cuMemGetAddressRange(&base, &bytes, (CUdeviceptr)block) || cuMemcpyHtoD((CUdeviceptr)block, in, 1000) ||
-        cuMemcpyDtoH(out, (CUdeviceptr)block, 1000))
+        cuMemGetAddressRange(&base, &bytes, (CUdeviceptr)block) ||
+        cuMemcpyHtoD((CUdeviceptr)block, in, 1000) || cuMemcpyDtoH(out, (CUdeviceptr)block, 1000))
         return 1;
     printf("block of %zu bytes, contents kept %d\n", bytes, memcmp(in, out, sizeof in) == 0);
     give(block, 1000, 0, NULL);
@@ -61,7 +62,8 @@ int main(int argc, char **argv)
         printf("%s\n", argc < 2 ? "no library" : dlerror());
         return 1;
     }
-    if (argc > 2 && strcmp(argv[2], "thread") == 0 && pthread_create(&t, NULL, wait_forever, NULL) != 0)
+    if (argc > 2 && strcmp(argv[2], "thread") == 0 &&
+        pthread_create(&t, NULL, wait_forever, NULL) != 0)
         return 1;
     printf("init %d\n", (int)cuInit(0));
     const char *value = getenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
