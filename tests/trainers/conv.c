@@ -5,8 +5,8 @@ static const float one = 1.0f, zero = 0.0f;
 
 #define MAX_ALGOS 16
 
-/* The fastest deterministic algorithm whose workspace is within the limit, from a list that the
- * library sorted by expected time. */
+/* The fastest algorithm whose workspace is within the limit, from a list that the library sorted by
+ * expected time; without --any-order a deterministic one. */
 #define PICK(perf, count, limit, to, bytes)                                                        \
     do {                                                                                           \
         int pick_ = -1;                                                                            \

@@ -39,29 +39,44 @@ static inline int64_t meet(const struct sg_conv_shape *s, int d, int64_t o, int6
         for (int64_t t1 = 0; t1 < (s)->w.dim[3]; t1++)   \
             for (int64_t t2 = 0; t2 < (s)->w.dim[4]; t2++)
 
+/* The output columns lo..hi-1 of a row whose inputs lie inside the image for tap t of the last
+ * dimension; *first is the input column that lo meets. */
+static void inside(const struct sg_conv_shape *s, int64_t t, int64_t *lo, int64_t *hi, int64_t *first)
+{
+    int64_t tap = s->flip ? s->w.dim[4] - 1 - t : t, step = s->stride[2];
+    int64_t shift = tap * s->dilation[2] - s->pad[2], n = s->y.dim[4], last = s->x.dim[4] - 1 - shift;
+    *lo = shift >= 0 ? 0 : (-shift + step - 1) / step;
+    *hi = last < 0 ? 0 : last / step + 1;
+    *hi = *hi > n ? n : *hi;
+    *lo = *lo > *hi ? *hi : *lo;
+    *first = *lo * step + shift;
+}
+
 /* Columns: col[(c, taps)][output positions] gathered from x, one group of one image. */
 static void im2col(const struct sg_conv_shape *s, const struct geometry *g, const float *x, float *col)
 {
+    int64_t n = s->y.dim[4], step = (int64_t)s->stride[2] * s->x.str[4], lo, hi, first;
     for (int64_t c = 0; c < g->cg; c++) {
         const float *plane = x + c * s->x.str[1];
         FOR_TAPS(s, t0, t1, t2)
         {
-            for (int64_t o0 = 0; o0 < s->y.dim[2]; o0++) {
-                int64_t i0 = meet(s, 0, o0, t0);
-                for (int64_t o1 = 0; o1 < s->y.dim[3]; o1++) {
-                    int64_t i1 = meet(s, 1, o1, t1);
-                    int64_t n = s->y.dim[4];
-                    if (i0 < 0 || i1 < 0) {
-                        memset(col, 0, (size_t)n * sizeof *col);
-                        col += n;
-                        continue;
-                    }
-                    const float *row = plane + i0 * s->x.str[2] + i1 * s->x.str[3];
-                    for (int64_t o2 = 0; o2 < n; o2++) {
-                        int64_t i2 = meet(s, 2, o2, t2);
-                        *col++ = i2 < 0 ? 0.0f : row[i2 * s->x.str[4]];
+            inside(s, t2, &lo, &hi, &first);
+            for (int64_t o = 0; o < (int64_t)s->y.dim[2] * s->y.dim[3]; o++, col += n) {
+                int64_t i0 = meet(s, 0, o / s->y.dim[3], t0), i1 = meet(s, 1, o % s->y.dim[3], t1);
+                if (i0 < 0 || i1 < 0 || lo == hi) {
+                    memset(col, 0, (size_t)n * sizeof *col);
+                    continue;
+                }
+                const float *row = plane + i0 * s->x.str[2] + i1 * s->x.str[3] + first * s->x.str[4];
+                memset(col, 0, (size_t)lo * sizeof *col);
+                if (step == 1) {
+                    memcpy(col + lo, row, (size_t)(hi - lo) * sizeof *col);
+                } else {
+                    for (int64_t k = 0; k < hi - lo; k++) {
+                        col[lo + k] = row[k * step];
                     }
                 }
+                memset(col + hi, 0, (size_t)(n - hi) * sizeof *col);
             }
         }
     }
@@ -70,25 +85,19 @@ static void im2col(const struct sg_conv_shape *s, const struct geometry *g, cons
 /* The reverse: adds columns into packed planes [cg][in]. */
 static void col2im(const struct sg_conv_shape *s, const struct geometry *g, const float *col, float *dx)
 {
+    int64_t n = s->y.dim[4], step = s->stride[2], lo, hi, first;
     for (int64_t c = 0; c < g->cg; c++, dx += g->in) {
         FOR_TAPS(s, t0, t1, t2)
         {
-            for (int64_t o0 = 0; o0 < s->y.dim[2]; o0++) {
-                int64_t i0 = meet(s, 0, o0, t0);
-                for (int64_t o1 = 0; o1 < s->y.dim[3]; o1++) {
-                    int64_t i1 = meet(s, 1, o1, t1);
-                    int64_t n = s->y.dim[4];
-                    if (i0 < 0 || i1 < 0) {
-                        col += n;
-                        continue;
-                    }
-                    float *row = dx + (i0 * s->x.dim[3] + i1) * s->x.dim[4];
-                    for (int64_t o2 = 0; o2 < n; o2++, col++) {
-                        int64_t i2 = meet(s, 2, o2, t2);
-                        if (i2 >= 0) {
-                            row[i2] += *col;
-                        }
-                    }
+            inside(s, t2, &lo, &hi, &first);
+            for (int64_t o = 0; o < (int64_t)s->y.dim[2] * s->y.dim[3]; o++, col += n) {
+                int64_t i0 = meet(s, 0, o / s->y.dim[3], t0), i1 = meet(s, 1, o % s->y.dim[3], t1);
+                if (i0 < 0 || i1 < 0) {
+                    continue;
+                }
+                float *row = dx + (i0 * s->x.dim[3] + i1) * s->x.dim[4] + first;
+                for (int64_t k = 0; k < hi - lo; k++) {
+                    row[k * step] += col[lo + k];
                 }
             }
         }
