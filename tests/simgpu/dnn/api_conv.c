@@ -21,7 +21,7 @@ static cudnnStatus_t conv_shape(const char *what, enum sg_conv_dir dir, cudnnTen
                                 cudnnTensorDescriptor_t y, struct sg_conv_shape *s)
 {
     int dim[CUDNN_DIM_MAX];
-    *s = (struct sg_conv_shape){.dir = dir, .alpha = 1.0f};
+    *s = (struct sg_conv_shape){.dir = (int32_t)dir, .alpha = 1.0f};
     SG_NEED(conv && conv->ndims > 0, "%s: the convolution descriptor is null or was never set", what);
     SG_TRY(sg_dnn_tensor(what, x, &s->x));
     SG_TRY(filter_tensor(what, w, &s->w));

@@ -16,6 +16,33 @@
         cr_assert_eq(card_faults(), 0u, "%u faults, first: %s", card_faults(), card_fault()); \
     } while (0)
 
+/* Descriptors and handles made by NEW and kept by card_keep go with the next reset. */
+#define DROP(kind)                               \
+    static inline void drop_##kind(void *p)      \
+    {                                            \
+        (void)cudnnDestroy##kind(p);             \
+    }
+DROP(TensorDescriptor)
+DROP(FilterDescriptor)
+DROP(ConvolutionDescriptor)
+DROP(PoolingDescriptor)
+DROP(ActivationDescriptor)
+DROP(OpTensorDescriptor)
+DROP(ReduceTensorDescriptor)
+DROP(LRNDescriptor)
+DROP(DropoutDescriptor)
+
+static inline void drop_handle(void *p)
+{
+    (void)cudnnDestroy(p);
+}
+
+#define NEW(kind, var)                       \
+    do {                                     \
+        OK(cudnnCreate##kind(&(var)));       \
+        card_keep(var, drop_##kind);         \
+    } while (0)
+
 /* A tensor of a test: descriptor and memory. */
 struct t4 {
     cudnnTensorDescriptor_t desc;
@@ -47,7 +74,7 @@ static inline struct t4 t4_new(enum layout layout, int n, int c, int h, int w)
         int s[4] = {plane * c + (layout == GAPS ? 7 : 0), plane, row, 1};
         memcpy(t.str, s, sizeof s);
     }
-    OK(cudnnCreateTensorDescriptor(&t.desc));
+    NEW(TensorDescriptor, t.desc);
     OK(cudnnSetTensor4dDescriptorEx(t.desc, CUDNN_DATA_FLOAT, n, c, h, w, t.str[0], t.str[1], t.str[2],
                                     t.str[3]));
     t.p = card_random(t4_at(&t, n - 1, c - 1, h - 1, w - 1) + 1);

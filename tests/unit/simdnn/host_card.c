@@ -32,12 +32,44 @@ uint64_t card_seed(uint64_t fallback)
     return s ? strtoull(s, NULL, 0) : fallback;
 }
 
+enum { KEPT_MAX = 1024 };
+static struct {
+    void *p;
+    void (*drop)(void *);
+} kept[KEPT_MAX];
+static int nkept;
+
+static void drop_kept(void)
+{
+    while (nkept > 0) {
+        nkept--;
+        kept[nkept].drop(kept[nkept].p);
+    }
+}
+
+static void leave(void)
+{
+    drop_kept();
+    free(arena);
+    free(access_of);
+}
+
+void card_keep(void *p, void (*drop)(void *))
+{
+    if (nkept == KEPT_MAX) {
+        abort();
+    }
+    kept[nkept].p = p;
+    kept[nkept++].drop = drop;
+}
+
 void card_reset(uint64_t seed)
 {
+    drop_kept();
     if (!arena) {
         arena = aligned_alloc(4096, ARENA_BYTES);
         access_of = malloc(ARENA_BYTES);
-        if (!arena || !access_of) {
+        if (!arena || !access_of || atexit(leave) != 0) {
             abort();
         }
     }

@@ -24,6 +24,9 @@ float *card_random(size_t n);
 /* Device memory of n bytes, poisoned. */
 void *card_alloc(size_t bytes);
 
+/* Has drop(p) called at the next reset, or at exit. */
+void card_keep(void *p, void (*drop)(void *p));
+
 /* Uniform in [0, n). */
 unsigned card_below(unsigned n);
 

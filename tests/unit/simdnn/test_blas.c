@@ -5,10 +5,16 @@
 
 static cublasHandle_t handle;
 
+static void drop(void *h)
+{
+    (void)cublasDestroy(h);
+}
+
 static void begin(uint64_t seed)
 {
     card_reset(card_seed(seed));
     OK(cublasCreate(&handle));
+    card_keep(handle, drop);
 }
 
 static double el(const float *m, int trans, int ld, int i, int j)

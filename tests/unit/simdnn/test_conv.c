@@ -29,11 +29,11 @@ static struct conv_case conv_new(enum layout layout)
     q.k = q.groups * (1 + (int)card_below(9));
     q.x = t4_new(layout, 1 + (int)card_below(3), q.c * q.groups, 6 + (int)card_below(6),
                  8 + (int)card_below(5));
-    OK(cudnnCreateFilterDescriptor(&q.wd));
+    NEW(FilterDescriptor, q.wd);
     OK(cudnnSetFilter4dDescriptor(q.wd, CUDNN_DATA_FLOAT,
                                   q.nhwc_filter ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW, q.k, q.c, q.r,
                                   q.s));
-    OK(cudnnCreateConvolutionDescriptor(&q.conv));
+    NEW(ConvolutionDescriptor, q.conv);
     OK(cudnnSetConvolution2dDescriptor(q.conv, q.pad, q.pad, q.stride, q.stride, q.dilation, q.dilation,
                                        q.flip ? CUDNN_CONVOLUTION : CUDNN_CROSS_CORRELATION,
                                        CUDNN_DATA_FLOAT));
@@ -88,6 +88,7 @@ Test(conv, forward_equals_the_definition)
     for (int i = 0; i < 40; i++) {
         card_reset(seed + (uint64_t)i);
         OK(cudnnCreate(&handle));
+        card_keep(handle, drop_handle);
         struct conv_case q = conv_new((enum layout)(i % LAYOUTS));
         float *old = t4_values(&q.y), *o = old;
         forward(&q, i % 3, 0.75f, i % 2 ? 0.5f : 0.0f, &q.y);
@@ -113,6 +114,7 @@ Test(conv, gradients_are_the_adjoints)
     for (int i = 0; i < 40; i++) {
         card_reset(seed + (uint64_t)i);
         OK(cudnnCreate(&handle));
+        card_keep(handle, drop_handle);
         struct conv_case q = conv_new((enum layout)(i % LAYOUTS));
         forward(&q, 0, 1.0f, 0.0f, &q.y);
         OK(cudnnConvolutionBackwardData(handle, &one, q.wd, q.w, q.dy.desc, q.dy.p, q.conv,
@@ -139,6 +141,7 @@ Test(conv, backward_blends)
     const float alpha = 2, beta = 0.25f, one = 1, zero = 0;
     card_reset(card_seed(7));
     OK(cudnnCreate(&handle));
+    card_keep(handle, drop_handle);
     struct conv_case q = conv_new(PACKED);
     size_t nw = (size_t)(q.k * q.c * q.r * q.s);
     float *old_dx = t4_values(&q.dx), *plain = card_random(nw);
@@ -169,13 +172,14 @@ Test(conv, algorithms_agree_to_the_bit)
 {
     card_reset(card_seed(3));
     OK(cudnnCreate(&handle));
+    card_keep(handle, drop_handle);
     const float one = 1, zero = 0;
     struct t4 x = t4_new(PACKED, 2, 3, 9, 9), y = t4_new(PACKED, 2, 4, 9, 9), first = t4_new(PACKED, 2, 4, 9, 9);
     cudnnFilterDescriptor_t wd;
     cudnnConvolutionDescriptor_t conv;
-    OK(cudnnCreateFilterDescriptor(&wd));
+    NEW(FilterDescriptor, wd);
     OK(cudnnSetFilter4dDescriptor(wd, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 4, 3, 3, 3));
-    OK(cudnnCreateConvolutionDescriptor(&conv));
+    NEW(ConvolutionDescriptor, conv);
     OK(cudnnSetConvolution2dDescriptor(conv, 1, 1, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION,
                                        CUDNN_DATA_FLOAT));
     float *w = card_random(4 * 3 * 9);
@@ -186,8 +190,8 @@ Test(conv, algorithms_agree_to_the_bit)
     cr_assert_eq(count, CUDNN_CONVOLUTION_FWD_ALGO_COUNT);
     for (int i = 0; i < count; i++) {
         size_t bytes = 1;
-        int status = cudnnGetConvolutionForwardWorkspaceSize(handle, x.desc, wd, conv, y.desc,
-                                                             perf[i].algo, &bytes);
+        int status = (int)cudnnGetConvolutionForwardWorkspaceSize(handle, x.desc, wd, conv, y.desc,
+                                                                  perf[i].algo, &bytes);
         cr_assert_eq(status, (int)perf[i].status, "algorithm %d", (int)perf[i].algo);
         if (status != 0) {
             continue;
@@ -215,12 +219,13 @@ Test(conv, old_cards_have_the_algorithms_of_their_day)
         card_reset(card_seed(5));
         card_major = major;
         OK(cudnnCreate(&handle));
+        card_keep(handle, drop_handle);
         struct t4 x = t4_new(PACKED, 1, 2, 8, 8), y = t4_new(PACKED, 1, 2, 8, 8);
         cudnnFilterDescriptor_t w;
         cudnnConvolutionDescriptor_t conv;
-        OK(cudnnCreateFilterDescriptor(&w));
+        NEW(FilterDescriptor, w);
         OK(cudnnSetFilter4dDescriptor(w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 2, 2, 3, 3));
-        OK(cudnnCreateConvolutionDescriptor(&conv));
+        NEW(ConvolutionDescriptor, conv);
         OK(cudnnSetConvolution2dDescriptor(conv, 1, 1, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION,
                                            CUDNN_DATA_FLOAT));
         size_t bytes;
@@ -236,6 +241,7 @@ Test(conv, find_times_what_fits)
 {
     card_reset(card_seed(4));
     OK(cudnnCreate(&handle));
+    card_keep(handle, drop_handle);
     struct conv_case q = conv_new(PACKED);
     cudnnConvolutionBwdFilterAlgoPerf_t perf[8];
     int count;
@@ -259,11 +265,12 @@ Test(conv, fused_equals_its_parts)
     for (int i = 0; i < 8; i++) {
         card_reset(card_seed(50) + (uint64_t)i);
         OK(cudnnCreate(&handle));
+        card_keep(handle, drop_handle);
         struct conv_case q = conv_new((enum layout)(i % LAYOUTS));
         struct t4 bias = t4_new(PACKED, 1, q.k, 1, 1);
         float *z = t4_values(i % 2 ? &q.y : &q.dy), *at = z;
         cudnnActivationDescriptor_t act;
-        OK(cudnnCreateActivationDescriptor(&act));
+        NEW(ActivationDescriptor, act);
         OK(cudnnSetActivationDescriptor(act, i < 4 ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY,
                                         CUDNN_NOT_PROPAGATE_NAN, 0));
         OK(cudnnConvolutionBiasActivationForward(
@@ -284,16 +291,17 @@ Test(conv, three_spatial_dimensions)
 {
     card_reset(card_seed(9));
     OK(cudnnCreate(&handle));
+    card_keep(handle, drop_handle);
     const int xd[5] = {1, 2, 4, 5, 6}, wdim[5] = {3, 2, 2, 3, 1}, pad[3] = {1, 0, 0}, step[3] = {1, 2, 1},
               dil[3] = {1, 1, 1};
     cudnnTensorDescriptor_t x, y;
     cudnnFilterDescriptor_t w;
     cudnnConvolutionDescriptor_t conv;
     int yd[5];
-    OK(cudnnCreateTensorDescriptor(&x));
-    OK(cudnnCreateTensorDescriptor(&y));
-    OK(cudnnCreateFilterDescriptor(&w));
-    OK(cudnnCreateConvolutionDescriptor(&conv));
+    NEW(TensorDescriptor, x);
+    NEW(TensorDescriptor, y);
+    NEW(FilterDescriptor, w);
+    NEW(ConvolutionDescriptor, conv);
     OK(cudnnSetTensorNdDescriptorEx(x, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 5, xd));
     OK(cudnnSetFilterNdDescriptor(w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 5, wdim));
     OK(cudnnSetConvolutionNdDescriptor(conv, 3, pad, step, dil, CUDNN_CROSS_CORRELATION,
@@ -322,6 +330,7 @@ Test(conv, bias_gradient_sums_each_channel)
 {
     card_reset(card_seed(11));
     OK(cudnnCreate(&handle));
+    card_keep(handle, drop_handle);
     struct t4 dy = t4_new(GAPS, 3, 4, 5, 6), db = t4_new(PACKED, 1, 4, 1, 1);
     float old[4], alpha = 2, beta = 3;
     memcpy(old, db.p, sizeof old);

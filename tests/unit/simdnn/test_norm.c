@@ -8,6 +8,7 @@ static void begin(uint64_t seed)
 {
     card_reset(card_seed(seed));
     OK(cudnnCreate(&handle));
+    card_keep(handle, drop_handle);
 }
 
 /* A function of one tensor whose gradient a test checks: y = f(x), all in double, row-major. */
@@ -166,7 +167,7 @@ static struct bn_case bn_new(int i)
     for (int k = 0; k < 8; k++) {
         *params[k] = t4_new(PACKED, 1, dim[1], per_activation ? dim[2] : 1, per_activation ? dim[3] : 1);
     }
-    OK(cudnnCreateActivationDescriptor(&b.relu));
+    NEW(ActivationDescriptor, b.relu);
     OK(cudnnSetActivationDescriptor(b.relu, CUDNN_ACTIVATION_RELU, CUDNN_NOT_PROPAGATE_NAN, 0));
     OK(cudnnGetBatchNormalizationTrainingExReserveSpaceSize(handle, b.mode, b.ops, b.relu, b.x.desc,
                                                             &b.reserve_bytes));
@@ -296,7 +297,7 @@ Test(norm, local_response_and_gradient)
                   dy = t4_new(GAPS, 2, 7, 2, 2), dx = t4_new((enum layout)(i % 3), 2, 7, 2, 2);
         cudnnLRNDescriptor_t d;
         unsigned n;
-        OK(cudnnCreateLRNDescriptor(&d));
+        NEW(LRNDescriptor, d);
         OK(cudnnGetLRNDescriptor(d, &n, NULL, NULL, NULL));
         cr_assert_eq(n, 5u);
         OK(cudnnSetLRNDescriptor(d, 4, 0.8, 0.75, 1.5));

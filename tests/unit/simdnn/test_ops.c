@@ -7,6 +7,7 @@ static void begin(uint64_t seed)
 {
     card_reset(card_seed(seed));
     OK(cudnnCreate(&handle));
+    card_keep(handle, drop_handle);
 }
 
 /* ---- activations ---- */
@@ -42,7 +43,7 @@ Test(ops, activations_and_their_slopes)
         struct t4 x = t4_new(a, 2, 3, 4, 5), y = t4_new(b, 2, 3, 4, 5), dy = t4_new(a, 2, 3, 4, 5),
                   dx = t4_new(b, 2, 3, 4, 5);
         cudnnActivationDescriptor_t d;
-        OK(cudnnCreateActivationDescriptor(&d));
+        NEW(ActivationDescriptor, d);
         OK(cudnnSetActivationDescriptor(d, (cudnnActivationMode_t)mode, CUDNN_NOT_PROPAGATE_NAN, 0.5));
         const float one = 1, zero = 0, alpha = 1.5f, beta = i % 2 ? -0.5f : 0.0f;
         float *old = t4_values(&dx), *o = old;
@@ -68,7 +69,7 @@ Test(ops, activation_in_place)
     struct t4 x = t4_new(GAPS, 2, 3, 4, 5), dy = t4_new(GAPS, 2, 3, 4, 5);
     float *was = t4_values(&x), *gradient = t4_values(&dy), *v = was, *g = gradient;
     cudnnActivationDescriptor_t d;
-    OK(cudnnCreateActivationDescriptor(&d));
+    NEW(ActivationDescriptor, d);
     OK(cudnnSetActivationDescriptor(d, CUDNN_ACTIVATION_RELU, CUDNN_PROPAGATE_NAN, 0));
     const float one = 1, zero = 0;
     OK(cudnnActivationForward(handle, d, &one, x.desc, x.p, &zero, x.desc, x.p));
@@ -120,7 +121,7 @@ Test(ops, op_tensor_by_definition)
             }
         }
         cudnnOpTensorDescriptor_t d;
-        OK(cudnnCreateOpTensorDescriptor(&d));
+        NEW(OpTensorDescriptor, d);
         OK(cudnnSetOpTensorDescriptor(d, (cudnnOpTensorOp_t)op, CUDNN_DATA_FLOAT,
                                       CUDNN_NOT_PROPAGATE_NAN));
         const float alpha1 = 2, alpha2 = 3, beta = op % 2 ? 0.5f : 0.0f;
@@ -200,7 +201,7 @@ Test(ops, pooling_and_its_gradient)
         spread_values(&x);
         cudnnPoolingDescriptor_t d;
         int n0, c0, h0, w0;
-        OK(cudnnCreatePoolingDescriptor(&d));
+        NEW(PoolingDescriptor, d);
         OK(cudnnSetPooling2dDescriptor(d, (cudnnPoolingMode_t)mode, CUDNN_NOT_PROPAGATE_NAN, win, win,
                                        pad, pad, stride, stride));
         OK(cudnnGetPooling2dForwardOutputDim(d, x.desc, &n0, &c0, &h0, &w0));
@@ -248,7 +249,7 @@ Test(ops, reductions_by_definition)
         struct t4 a = t4_new(GAPS, 2, 3, 4, 2), c = t4_new(PACKED, 1, 3, 1, 2);
         a.p[t4_at(&a, 1, 1, 2, 1)] = 0;
         cudnnReduceTensorDescriptor_t d;
-        OK(cudnnCreateReduceTensorDescriptor(&d));
+        NEW(ReduceTensorDescriptor, d);
         OK(cudnnSetReduceTensorDescriptor(d, (cudnnReduceTensorOp_t)op, CUDNN_DATA_FLOAT,
                                           CUDNN_NOT_PROPAGATE_NAN, CUDNN_REDUCE_TENSOR_FLATTENED_INDICES,
                                           CUDNN_32BIT_INDICES));
@@ -296,7 +297,7 @@ Test(ops, dropout_masks_advance_and_replay)
     struct t4 x = t4_new(PACKED, 4, 8, 16, 16), y = t4_new(GAPS, 4, 8, 16, 16),
               second = t4_new(PACKED, 4, 8, 16, 16), dx = t4_new(PACKED, 4, 8, 16, 16);
     cudnnDropoutDescriptor_t d;
-    OK(cudnnCreateDropoutDescriptor(&d));
+    NEW(DropoutDescriptor, d);
     OK(cudnnDropoutGetStatesSize(handle, &states_bytes));
     OK(cudnnDropoutGetReserveSpaceSize(x.desc, &reserve_bytes));
     void *states = card_alloc(states_bytes), *saved = malloc(states_bytes), *reserve = card_alloc(reserve_bytes),
