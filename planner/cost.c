@@ -1,0 +1,125 @@
+#include "cost.h"
+
+#include <math.h>
+#include <string.h>
+
+#define FADE    0.989 /* half in 63 samples                                             */
+#define GAIN    0.5   /* share of an iteration's error that is corrected at once        */
+#define STALL   0.02  /* of the op time: below it a stall is too small to learn from    */
+#define SCALE_LO 0.25
+#define SCALE_HI 4.0
+
+void vm_cost_init(struct vm_cost *c, const struct vm_machine *m)
+{
+    memset(c, 0, sizeof *c);
+    c->machine = *m;
+    c->op_scale = c->stall_scale = 1;
+}
+
+static void line_add(struct vm_cost_line *l, double x, double y)
+{
+    l->n = l->n * FADE + 1;
+    l->x = l->x * FADE + x;
+    l->y = l->y * FADE + y;
+    l->xx = l->xx * FADE + x * x;
+    l->xy = l->xy * FADE + x * y;
+}
+
+/* Slope and intercept, the latter not below 0. With one size only, the line goes through 0 and `fixed`
+ * stays as it was. False without samples. */
+static bool line_fit(const struct vm_cost_line *l, double *slope, double *fixed)
+{
+    if (l->n < 1 || l->x <= 0)
+        return false;
+    double var = l->n * l->xx - l->x * l->x;
+    if (var < 1e-6 * l->n * l->xx) {
+        double s = (l->y - *fixed * l->n) / l->x;
+        *slope = s > 0 ? s : l->y / l->x;
+        return *slope > 0;
+    }
+    double s = (l->n * l->xy - l->x * l->y) / var, f = (l->y - s * l->x) / l->n;
+    if (f < 0) {
+        f = 0;
+        s = l->xy / l->xx;
+    }
+    if (!(s > 0))
+        return false;
+    *slope = s;
+    *fixed = f;
+    return true;
+}
+
+void vm_cost_copy(struct vm_cost *c, bool out, uint64_t bytes, double ns)
+{
+    if (bytes && ns > 0 && isfinite(ns))
+        line_add(out ? &c->out : &c->in, (double)bytes, ns);
+}
+
+void vm_cost_map(struct vm_cost *c, bool unmap, uint64_t pages, double ns)
+{
+    if (pages && ns > 0 && isfinite(ns))
+        line_add(unmap ? &c->unmap : &c->map, (double)pages, ns);
+}
+
+static double clamp(double x)
+{
+    return x < SCALE_LO ? SCALE_LO : x > SCALE_HI ? SCALE_HI : x;
+}
+
+double vm_cost_predict(const struct vm_cost *c, double predicted_ns, double compute_ns)
+{
+    double stall = predicted_ns > compute_ns ? predicted_ns - compute_ns : 0;
+
+    return compute_ns * c->op_scale + stall * c->stall_scale;
+}
+
+int vm_cost_correct(struct vm_cost *c, double predicted_ns, double compute_ns, double measured_ns)
+{
+    if (!(compute_ns > 0) || !(measured_ns > 0) || !(predicted_ns >= compute_ns * (1 - 1e-9)) ||
+        !isfinite(predicted_ns) || !isfinite(measured_ns))
+        return VM_EINVAL;
+    double stall = predicted_ns - compute_ns, ops = compute_ns * c->op_scale;
+    c->last_error = fabs(vm_cost_predict(c, predicted_ns, compute_ns) - measured_ns) / measured_ns;
+    c->iterations++;
+    if (stall < STALL * compute_ns) {
+        double seen = (measured_ns - stall * c->stall_scale) / compute_ns;
+        c->op_scale = clamp(c->op_scale + GAIN * (seen - c->op_scale));
+        return VM_OK;
+    }
+    double seen = (measured_ns - ops) / stall;
+    c->stall_scale = clamp(c->stall_scale + GAIN * (seen - c->stall_scale));
+    return VM_OK;
+}
+
+/* A link's speed and its speed while the other is busy, from the fit and the stall's correction. */
+static void fit_link(const struct vm_cost *c, const struct vm_cost_line *l, double *bps, double *duplex,
+                     double *latency)
+{
+    double slope, fixed = *latency, share = *bps > 0 && *duplex > 0 ? *duplex / *bps : 1;
+
+    if (line_fit(l, &slope, &fixed)) {
+        *bps = 1e9 / slope;
+        *latency = fixed;
+    }
+    *bps /= c->stall_scale;
+    *duplex = *bps * share;
+}
+
+void vm_cost_machine(const struct vm_cost *c, struct vm_machine *m)
+{
+    double slope, fixed = 0, out_latency, in_latency;
+
+    *m = c->machine;
+    out_latency = in_latency = m->copy_latency_ns;
+    fit_link(c, &c->out, &m->out_bps, &m->out_duplex_bps, &out_latency);
+    fit_link(c, &c->in, &m->in_bps, &m->in_duplex_bps, &in_latency);
+    m->copy_latency_ns = out_latency > in_latency ? out_latency : in_latency;
+    if (line_fit(&c->map, &slope, &fixed)) {
+        double given = m->map_ns + m->access_ns, share = given > 0 ? m->map_ns / given : 0;
+        m->map_ns = slope * share;
+        m->access_ns = slope - m->map_ns;
+    }
+    fixed = 0;
+    if (line_fit(&c->unmap, &slope, &fixed))
+        m->unmap_ns = slope;
+}

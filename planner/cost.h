@@ -1,0 +1,48 @@
+/* The cost model: what copies, maps and iterations cost on this machine, learnt from what they cost.
+ *
+ * Copies: time = fixed + bytes / speed, fitted by least squares with old samples fading (half of their
+ * weight goes in about 64 copies), for each direction. Iterations: what was predicted is compared with what
+ * was measured; the difference corrects the op times where the plan had no stall, the stall where it had
+ * one. Nothing here reads a clock: callers bring the times. One owner; not thread-safe.
+ */
+#ifndef VM_PLANNER_COST_H
+#define VM_PLANNER_COST_H
+
+#include <stdbool.h>
+
+#include "model.h"
+
+/* Sums of a fading least-squares line. */
+struct vm_cost_line {
+    double n, x, y, xx, xy;
+};
+
+struct vm_cost {
+    struct vm_machine machine; /* as given at first, unit of every correction below     */
+    struct vm_cost_line out, in, map, unmap;
+    double op_scale;    /* measured over recorded op time                                 */
+    double stall_scale; /* measured over predicted stall                                  */
+    double last_error;  /* of the last iteration: |predicted - measured| / measured       */
+    unsigned iterations;
+};
+
+void vm_cost_init(struct vm_cost *c, const struct vm_machine *m);
+
+/* A copy of `bytes` took `ns` on its engine while the other engine was idle. Ignored unless both are
+ * positive. */
+void vm_cost_copy(struct vm_cost *c, bool out, uint64_t bytes, double ns);
+/* Mapping and making accessible (or unmapping) `pages` pages took the host `ns`. */
+void vm_cost_map(struct vm_cost *c, bool unmap, uint64_t pages, double ns);
+
+/* An iteration that was predicted to take predicted_ns, compute_ns of it op time, took measured_ns. VM_OK;
+ * VM_EINVAL when a time is not positive and finite or predicted < compute (nothing changes). */
+int vm_cost_correct(struct vm_cost *c, double predicted_ns, double compute_ns, double measured_ns);
+
+/* What a plan's prediction becomes after what was learnt. */
+double vm_cost_predict(const struct vm_cost *c, double predicted_ns, double compute_ns);
+
+/* The machine as it now seems: fitted speeds and costs where there were samples, the given ones elsewhere,
+ * links slowed by the stall's correction. */
+void vm_cost_machine(const struct vm_cost *c, struct vm_machine *m);
+
+#endif
