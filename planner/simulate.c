@@ -435,6 +435,22 @@ static void finish_out(struct sim *s)
         s->out_done_ns[d.move] = d.at - s->iter_start;
 }
 
+/* A unit that came back before its use may be a victim again, though the last resort. */
+static void enlist(struct sim *s, uint32_t unit)
+{
+    const struct vm_page_unit *un = &s->u->units[unit];
+    struct sim_unit *x = &s->su[unit];
+    unsigned wraps;
+    uint32_t next = x->use == VM_NONE ? un->use : vm_page_next_use(s->u, un, x->use, &wraps);
+
+    if (next == VM_NONE || (un->flags & VM_UNIT_PINNED))
+        return;
+    uint64_t ahead = (s->u->uses[next].op + s->nops - s->issued % s->nops) % s->nops;
+    uint64_t key = s->opt.rule == VM_DEMAND_LRU ? UINT64_MAX - s->issued : s->issued + ahead;
+    if (vm_use_heap_push(&s->heap, key, unit, ++x->stamp))
+        s->failed = true;
+}
+
 static void finish_in(struct sim *s)
 {
     struct done d = s->in_done.d[s->in_done.head++];
@@ -442,6 +458,7 @@ static void finish_in(struct sim *s)
 
     x->coming -= d.npages;
     x->res += d.npages;
+    enlist(s, d.unit);
     s->host += d.npages * (s->m->map_ns + s->m->access_ns);
 }
 
