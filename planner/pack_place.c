@@ -3,8 +3,8 @@
  *
  * For paging, what a page holds should be live and cold at the same times. Large blocks own their
  * pages. Small ones are put together: persistent ones in the order of their longest idle stretch;
- * lasting ones into the open page whose lifetime theirs fits best; short-lived ones share a common
- * arena in time. The page runs so made are then packed like large blocks. */
+ * lasting ones into the open page whose lifetime theirs fits best; short-lived ones share pages in
+ * turn. The page runs so made are then packed like large blocks. */
 #include "pack_sections.h"
 
 #include <stdlib.h>
@@ -321,7 +321,7 @@ struct group {
     size_t item;      /* in the page problem         */
 };
 
-enum { OPEN_GROUPS = 24 };
+enum { OPEN_GROUPS = 64 };
 
 struct paged {
     struct place pl;
@@ -367,8 +367,9 @@ static int is_small(const struct paged *pg, size_t b)
     return is_free(&pg->pl.it->blocks[b]) && pg->pl.it->blocks[b].size < pg->page;
 }
 
-/* Live from end to end of the iteration: fills pages in the order of the longest idle stretch, so
- * that what is idle together shares pages. Pinned blocks, which never leave, come first. */
+/* Live at the iteration's end (there for good, or wrapping: these are few): fills pages in the order of
+ * the longest idle stretch, so that what is idle together shares pages. Pinned blocks, which never
+ * leave, come first. */
 static int group_persistent(struct paged *pg, const struct idle *idle)
 {
     size_t n = pg->pl.it->nblocks, k = 0;
@@ -376,7 +377,7 @@ static int group_persistent(struct paged *pg, const struct idle *idle)
     if (!pairs)
         return VM_ENOMEM;
     for (size_t b = 0; b < n; b++)
-        if (is_small(pg, b) && life_length(&pg->pl, b) >= pg->pl.end)
+        if (is_small(pg, b) && (pg->pl.life[b].wraps || life_length(&pg->pl, b) >= pg->pl.end))
             pairs[k++] = (struct vm_sort_pair){
                 (pg->pl.it->blocks[b].flags & VM_BLK_PINNED)
                     ? 0
@@ -398,31 +399,42 @@ static int group_persistent(struct paged *pg, const struct idle *idle)
     return VM_OK;
 }
 
-/* Byte-moments that joining would waste, for each one the block itself needs. */
-static double waste_of_joining(const struct group *g, const struct life *l, uint64_t size)
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* Byte-moments wasted if a block joined: what the group's pages would be live longer for its sake, and
+ * its own bytes while only others live. */
+static double waste_of_joining(const struct paged *pg, const struct group *g, const struct life *l,
+                               uint64_t size)
 {
     uint64_t lower = l->lower < g->life.lower ? l->lower : g->life.lower;
     uint64_t upper = l->upper > g->life.upper ? l->upper : g->life.upper;
-    double before = (double)g->used * (double)(g->life.upper - g->life.lower);
-    double after = (double)(g->used + size) * (double)(upper - lower);
-    double own = (double)size * (double)(l->upper - l->lower);
-    return (after - before - own) / own;
+    double hull = (double)(upper - lower), life = (double)(l->upper - l->lower);
+    double before = larger((double)g->used, (double)pg->page);
+    double after = larger((double)(g->used + size), (double)pg->page);
+    return after * hull - before * (double)(g->life.upper - g->life.lower) - (after - before) * life +
+           (hull - life) * (double)size;
 }
 
-/* Puts a lasting block into the open group that it fits best, or into a new one. */
+/* Puts a lasting block into the open group that it fits best, or into a new one: while there are few
+ * open, one that does not fit well is not worth spoiling; later, all that costs less than half of
+ * the page a new one would take. */
 static void group_lasting(struct paged *pg, size_t b)
 {
     const struct life *l = &pg->pl.life[b];
     uint64_t size = pg->pl.it->blocks[b].size;
+    double life = (double)(l->upper - l->lower), page = (double)pg->page;
+    double least = pg->nopen < OPEN_GROUPS ? (0.2 * (double)size + page / 32) * life : page / 2 * life;
     unsigned best = OPEN_GROUPS, oldest = 0;
-    double least = 0.1;
     for (unsigned k = 0; k < pg->nopen; k++) {
         const struct group *g = &pg->group[pg->open[k]];
         if (pg->open[k] < pg->open[oldest])
             oldest = k;
         if (spot(pg, g, size) + size > g->limit)
             continue;
-        double waste = waste_of_joining(g, l, size);
+        double waste = waste_of_joining(pg, g, l, size);
         if (waste < least) {
             least = waste;
             best = k;
@@ -436,68 +448,69 @@ static void group_lasting(struct paged *pg, size_t b)
     join(pg, pg->open[best], b, l);
 }
 
-/* Short-lived small blocks time-share one arena, packed contiguously. */
-static int group_fleeting(struct paged *pg, const uint8_t *fleeting, struct vm_error *why)
+/* Short-lived small blocks time-share pages, packed contiguously: one run of pages for each stretch of
+ * time that they cover without a break, so that others may use the room in between. */
+static int group_fleeting(struct paged *pg, const struct vm_sort_pair *by_birth, size_t n,
+                          struct vm_error *why)
 {
     const struct vm_iteration *it = pg->pl.it;
     struct box x;
-    int status = box_init(&x, it->nblocks);
-    struct life hull = {UINT64_MAX, 0, 0};
-    for (size_t b = 0; status == VM_OK && b < it->nblocks; b++) {
-        if (!fleeting[b])
-            continue;
-        const struct life *l = &pg->pl.life[b];
-        box_add(&x, &pg->pl, l, units(it->blocks[b].size, BYTE_ALIGN), VM_UNPLACED);
-        if (l->wraps || l->lower < hull.lower)
-            hull.lower = l->wraps ? 0 : l->lower;
-        if (l->wraps || l->upper > hull.upper)
-            hull.upper = l->wraps ? pg->pl.end : l->upper;
-    }
-    if (status == VM_OK && x.nitems) {
+    int status = box_init(&x, n);
+    if (status == VM_OK && n) {
+        for (size_t k = 0; k < n; k++) {
+            uint32_t b = by_birth[k].value;
+            box_add(&x, &pg->pl, &pg->pl.life[b], units(it->blocks[b].size, BYTE_ALIGN), VM_UNPLACED);
+        }
         struct vm_pack_problem p = {x.items, x.nitems, x.gaps, x.ngaps};
         struct vm_pack_options opt = {0};
         struct vm_pack_result res;
         status = vm_pack_fast(&p, &opt, x.offsets, &res, why);
-        uint32_t g = status == VM_OK ? start_group(pg, &hull, UINT64_MAX) : 0;
-        size_t i = 0;
-        for (size_t b = 0; status == VM_OK && b < it->nblocks; b++) {
-            if (!fleeting[b])
-                continue;
-            pg->inner[b] = x.offsets[i++] * BYTE_ALIGN;
-            pg->group_of[b] = g;
-        }
-        if (status == VM_OK)
-            pg->group[g].used = res.height * BYTE_ALIGN;
+    }
+    uint32_t g = VM_NONE;
+    for (size_t k = 0; status == VM_OK && k < n; k++) {
+        uint32_t b = by_birth[k].value;
+        const struct life *l = &pg->pl.life[b];
+        if (g == VM_NONE || l->lower >= pg->group[g].life.upper)
+            g = start_group(pg, l, UINT64_MAX);
+        struct group *gr = &pg->group[g];
+        pg->inner[b] = x.offsets[k] * BYTE_ALIGN;
+        pg->group_of[b] = g;
+        if (pg->inner[b] + it->blocks[b].size > gr->used)
+            gr->used = pg->inner[b] + it->blocks[b].size;
+        if (l->upper > gr->life.upper)
+            gr->life.upper = l->upper;
     }
     box_fini(&x);
     return status;
+}
+
+/* Lives this short, in allocations and frees, are fleeting. */
+static uint64_t brief_life(const struct place *pl)
+{
+    uint64_t part = pl->end / 32;
+    return part < 16 ? 16 : part > 64 ? 64 : part;
 }
 
 static int make_groups(struct paged *pg, struct vm_error *why)
 {
     const struct vm_iteration *it = pg->pl.it;
     struct idle *idle = find_idle(it);
-    uint8_t *fleeting = calloc(it->nblocks + 1, 1);
     struct vm_sort_pair *pairs = malloc((2 * it->nblocks + 1) * sizeof *pairs);
-    int status = idle && fleeting && pairs ? group_persistent(pg, idle) : VM_ENOMEM;
-    size_t n = 0;
-    uint64_t brief = pg->pl.end / 32 > 16 ? pg->pl.end / 32 : 16;
-    for (size_t b = 0; status == VM_OK && b < it->nblocks; b++) {
-        if (!is_small(pg, b) || pg->group_of[b] != VM_NONE)
-            continue;
-        /* Wrapping small blocks have no hull to compare; in a trainer they are few and brief. */
-        fleeting[b] = pg->pl.life[b].wraps || life_length(&pg->pl, b) <= brief;
-        if (!fleeting[b])
-            pairs[n++] = (struct vm_sort_pair){pg->pl.life[b].lower, (uint32_t)b};
-    }
-    if (status == VM_OK) {
+    int status = idle && pairs ? group_persistent(pg, idle) : VM_ENOMEM;
+    uint64_t brief = brief_life(&pg->pl);
+    for (int fleeting = 0; fleeting < 2 && status == VM_OK; fleeting++) {
+        size_t n = 0;
+        for (size_t b = 0; b < it->nblocks; b++)
+            if (is_small(pg, b) && pg->group_of[b] == VM_NONE &&
+                (life_length(&pg->pl, b) <= brief) == fleeting)
+                pairs[n++] = (struct vm_sort_pair){pg->pl.life[b].lower, (uint32_t)b};
         vm_sort_pairs(pairs, pairs + n, n);
-        for (size_t k = 0; k < n; k++)
+        for (size_t k = 0; k < n && !fleeting; k++)
             group_lasting(pg, pairs[k].value);
-        status = group_fleeting(pg, fleeting, why);
+        if (fleeting)
+            status = group_fleeting(pg, pairs, n, why);
     }
     free(idle);
-    free(fleeting);
     free(pairs);
     return status;
 }
