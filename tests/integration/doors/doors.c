@@ -30,7 +30,7 @@ static const struct simgpu_image image = {SIMGPU_IMAGE_MAGIC, SIMGPU_IMAGE_VERSI
 /* ---- what the double saw ----------------------------------------------------------------------*/
 
 static size_t (*take)(char *, size_t);
-static void (*set_relief)(unsigned);
+static void (*set_relief)(unsigned), (*set_refusal)(unsigned);
 static int failures, checks;
 static char seen[1 << 16];
 
@@ -406,6 +406,25 @@ static void relief(void)
     OK(cuMemAllocManaged(&p, 4096, CU_MEM_ATTACH_GLOBAL));
     OK(cuMemFree(p)); /* not ours: the driver's */
     EXPECT("");
+    /* What the runtime itself refuses is the program's answer at once, and the driver is not called. */
+    set_relief(5);
+    set_refusal(1);
+    IS(cuLaunchKernel(empty_fn, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT("refused;");
+    set_refusal(1);
+    IS(cuMemsetD8(a, 0, 16) == CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT("refused;");
+    set_relief(0);
+}
+
+/* A lazily loaded kernel may not find room at its launch. The driver refuses every launch of this run. */
+static int launches_without_room(void)
+{
+    set_relief(2);
+    IS(cuLaunchKernel(empty_fn, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT("launch empty;after 2;relieve;launch empty;after 2;relieve;launch empty;after 2;relieve;");
+    printf("%d checks, %d failures\n", checks, failures);
+    return failures != 0;
 }
 
 static void per_thread(void)
@@ -445,13 +464,17 @@ static void ends(void)
     EXPECT("context_gone;");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     void *p = symbol("vmem_double_take");
     memcpy(&take, &p, sizeof p);
     p = symbol("vmem_double_relief");
     memcpy(&set_relief, &p, sizeof p);
+    p = symbol("vmem_double_refuse");
+    memcpy(&set_refusal, &p, sizeof p);
     starts();
+    if (argc > 1 && strcmp(argv[1], "no-room") == 0)
+        return launches_without_room();
     memory();
     copies();
     fills();

@@ -23,7 +23,7 @@ static unsigned nblocks;
 
 static char lines[1 << 16];
 static size_t used;
-static unsigned relieved;
+static unsigned relieved, refused;
 static _Thread_local struct vm_libcall *libcall;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -59,6 +59,13 @@ VM_EXPORT void vmem_double_relief(unsigned times);
 VM_EXPORT void vmem_double_relief(unsigned times)
 {
     relieved = times;
+}
+
+/* The next `times` operations are refused for lack of memory. */
+VM_EXPORT void vmem_double_refuse(unsigned times);
+VM_EXPORT void vmem_double_refuse(unsigned times)
+{
+    refused = times;
 }
 
 static int block_at(CUdeviceptr p)
@@ -226,6 +233,10 @@ CUresult vm_rt_op_before(struct vm_op *op)
 {
     char text[1024];
     size_t n = 0;
+    if (refused && refused--) {
+        note("refused");
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     static const char *const kinds[] = {"?",      "launch", "htod",     "dtoh", "dtod",
                                         "memset", "graph",  "hostfunc", "other"};
     text[0] = 0;
