@@ -6,13 +6,16 @@
 
 static int bad;
 
-static void want(const char *what, int got, int expected)
+static void want_number(const char *what, int got, int expected)
 {
     if (got != expected) {
         printf("%s: %d, not %d\n", what, got, expected);
         bad = 1;
     }
 }
+
+/* Codes and numbers alike. */
+#define want(what, got, expected) want_number(what, (int)(got), (int)(expected))
 
 int main(void)
 {
