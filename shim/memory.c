@@ -37,14 +37,18 @@ static int place(struct vm_device *d, size_t bytes, uint32_t *index)
 CUresult vm_rt_alloc(CUdeviceptr *out, size_t bytes, enum vm_alloc_kind kind, CUstream stream,
                      bool *handled)
 {
-    (void)kind;
     (void)stream;
     *handled = false;
     struct vm_device *d = vm_device_current();
     if (!d || d->broken != CUDA_SUCCESS)
         return CUDA_SUCCESS;
-    *handled = true;
     pthread_mutex_lock(&d->lock);
+    if (kind == VM_ALLOC_SYNC && d->captures > 0) {
+        /* Whether a capture allows it is the driver's to say; a graph's blocks could not move anyway. */
+        pthread_mutex_unlock(&d->lock);
+        return CUDA_SUCCESS;
+    }
+    *handled = true;
     uint32_t i = VM_NO;
     int r = room_for(d, bytes) ? place(d, bytes, &i) : VM_NOTFOUND;
     if (r == 0) {
