@@ -5,12 +5,14 @@
 #include "json_out.h"
 #include "words.h"
 
-static int put_row(vm_put_fn put, void *ctx, size_t id, uint32_t lower, uint32_t upper, uint64_t size)
+static int put_row(vm_put_fn put, void *ctx, size_t id, uint32_t lower, uint32_t upper,
+                   uint64_t size)
 {
     char row[96];
     if (lower >= upper || size == 0)
         return VM_OK; /* solvers take no empty buffers */
-    int n = snprintf(row, sizeof row, "%zu,%u,%u,%llu\n", id, lower, upper, (unsigned long long)size);
+    int n =
+        snprintf(row, sizeof row, "%zu,%u,%u,%llu\n", id, lower, upper, (unsigned long long)size);
     return put(ctx, row, (size_t)n);
 }
 
@@ -47,7 +49,8 @@ static void put_slice(struct vm_json_out *j, const struct vm_iteration *it, size
                       char *const *names, uint64_t ns)
 {
     const struct vm_iter_op *op = &it->ops[i];
-    const char *kind = vm_word(VM_WORDS_OP_KIND, op->kind), *layer = vm_word(VM_WORDS_LAYER, op->layer);
+    const char *kind = vm_word(VM_WORDS_OP_KIND, op->kind),
+               *layer = vm_word(VM_WORDS_LAYER, op->layer);
     open_event(j, "X", op->name != VM_NONE ? names[op->name] : kind ? kind : "op", ns, op->stream);
     vm_json_real(j, "dur", (double)op->dur_ns / 1000);
     vm_json_open(j, "args", '{');
@@ -65,7 +68,8 @@ static void put_counter(struct vm_json_out *j, const struct vm_liveness *l, size
     vm_json_open(j, "args", '{');
     vm_json_u64(j, "used", l->work_bytes[i]);
     vm_json_u64(j, "cold", l->live_bytes[i] - l->work_bytes[i]);
-    vm_json_u64(j, "dead", l->alloc_bytes[i] > l->live_bytes[i] ? l->alloc_bytes[i] - l->live_bytes[i] : 0);
+    vm_json_u64(j, "dead",
+                l->alloc_bytes[i] > l->live_bytes[i] ? l->alloc_bytes[i] - l->live_bytes[i] : 0);
     vm_json_close(j, '}');
     vm_json_close(j, '}');
 }

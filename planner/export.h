@@ -7,14 +7,14 @@
 #include "trace_file.h"
 
 /* Buffers of an iteration as CSV for static-allocation solvers: id,lower,upper,size with lower
- * inclusive and upper exclusive, in ops. A wrapping block gives two rows: its own id from allocation to
- * the end, and id + nblocks from the beginning to its end.
- * 0 or what `put` returned. */
+ * inclusive and upper exclusive, in ops. A wrapping block gives two rows: its own id from
+ * allocation to the end, and id + nblocks from the beginning to its end. 0 or what `put` returned.
+ */
 int vm_export_buffers(const struct vm_iteration *it, vm_put_fn put, void *ctx);
 
-/* The iteration as a Chrome trace (chrome://tracing, Perfetto): a slice an op on its stream's track, one
- * after the other, and counters of the bytes in use, cold and dead. `names` are the trace's. *l is the
- * iteration's liveness. 0 or what `put` returned. */
+/* The iteration as a Chrome trace (chrome://tracing, Perfetto): a slice an op on its stream's
+ * track, one after the other, and counters of the bytes in use, cold and dead. `names` are the
+ * trace's. *l is the iteration's liveness. 0 or what `put` returned. */
 int vm_export_chrome(const struct vm_iteration *it, const struct vm_liveness *l, char *const *names,
                      vm_put_fn put, void *ctx);
 

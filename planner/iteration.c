@@ -12,14 +12,14 @@
 /* The stretch of the trace that becomes the iteration. */
 struct window {
     const struct vm_trace *t;
-    uint32_t *op_event;   /* event of each op of the trace            */
-    size_t *ops_before;   /* ops before each event; nevents + 1       */
+    uint32_t *op_event; /* event of each op of the trace            */
+    size_t *ops_before; /* ops before each event; nevents + 1       */
     size_t first_op, nops;
-    size_t from, to;      /* events [from, to)                        */
-    size_t samples_from;  /* op positions whose times count           */
+    size_t from, to;     /* events [from, to)                        */
+    size_t samples_from; /* op positions whose times count           */
     size_t samples_to;
-    bool whole;           /* the trace is the iteration: nothing wraps */
-    uint32_t *block_of;   /* trace block -> iteration block           */
+    bool whole;         /* the trace is the iteration: nothing wraps */
+    uint32_t *block_of; /* trace block -> iteration block           */
 };
 
 static int fail(struct vm_error *why, const char *format, ...)
@@ -132,8 +132,8 @@ static uint32_t new_block(struct vm_iteration *it, const struct window *w, uint3
     return w->block_of[trace_block] = (uint32_t)it->nblocks++;
 }
 
-/* A wrapping block has two instances in the window: an older one that goes in it and a younger one that
- * appears in it and stays. They belong together when they were allocated at the same place. */
+/* A wrapping block has two instances in the window: an older one that goes in it and a younger one
+ * that appears in it and stays. They belong together when they were allocated at the same place. */
 struct instance {
     size_t place; /* op position of the allocation, modulo the period; SIZE_MAX if unknown */
     uint64_t size;
@@ -159,8 +159,9 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Joins equal keys of the two sorted lists; what is left over moves to their fronts. */
-static void join(const struct window *w, struct vm_iteration *it, struct instance *old, size_t *nold,
-                 struct instance *young, size_t *nyoung, int (*order)(const void *, const void *))
+static void join(const struct window *w, struct vm_iteration *it, struct instance *old,
+                 size_t *nold, struct instance *young, size_t *nyoung,
+                 int (*order)(const void *, const void *))
 {
     size_t i = 0, j = 0, left_old = 0, left_young = 0;
     bool use_place = order == by_place;
@@ -202,7 +203,8 @@ static void join_instances(const struct window *w, struct vm_iteration *it, stru
         uint32_t b = new_block(it, w, old[i].block);
         it->blocks[b].free_op = op_at(w, w->t->blocks[old[i].block].free_event);
     }
-    for (size_t j = 0; j < nyoung; j++) { /* its own end if that was seen, else its place in the next one */
+    /* its own end if that was seen, else its place in the next iteration */
+    for (size_t j = 0; j < nyoung; j++) {
         struct vm_iter_block *b = &it->blocks[w->block_of[young[j].block]];
         uint32_t gone = w->t->blocks[young[j].block].free_event;
         b->free_op = w->whole ? (uint32_t)w->nops : (uint32_t)w->nops + b->alloc_op;
@@ -246,7 +248,8 @@ static int collect_blocks(const struct window *w, struct vm_iteration *it)
             size_t place = SIZE_MAX;
             if (b->alloc_event != VM_NONE)
                 place = (w->ops_before[b->alloc_event] + w->nops * (w->first_op / w->nops + 1) -
-                         w->first_op) % w->nops;
+                         w->first_op) %
+                        w->nops;
             old[nold++] = (struct instance){place, b->size, i};
         }
     }
@@ -320,9 +323,15 @@ static int collect_ops(const struct window *w, struct vm_iteration *it)
         uint32_t event = w->op_event[w->first_op + j];
         const struct vm_event *e = &t->events[event];
         struct vm_iter_op *op = &it->ops[it->nops++];
-        *op = (struct vm_iter_op){.sig = e->sig, .dur_ns = median_time(w, j), .stream = e->stream,
-                                  .name = e->name, .acc = (uint32_t)it->naccesses, .event = event,
-                                  .kind = e->op_kind, .layer = e->layer, .flags = e->flags};
+        *op = (struct vm_iter_op){.sig = e->sig,
+                                  .dur_ns = median_time(w, j),
+                                  .stream = e->stream,
+                                  .name = e->name,
+                                  .acc = (uint32_t)it->naccesses,
+                                  .event = event,
+                                  .kind = e->op_kind,
+                                  .layer = e->layer,
+                                  .flags = e->flags};
         for (uint32_t k = 0; k < e->nacc; k++) {
             struct vm_access a = t->accesses[e->acc + k];
             a.reserved = is_older(w, it, a.block);
@@ -489,8 +498,8 @@ static int build(struct window *w, struct vm_iteration *it)
     return rc;
 }
 
-int vm_iteration_build(const struct vm_trace *t, const struct vm_period *p,
-                       struct vm_iteration *it, struct vm_error *why)
+int vm_iteration_build(const struct vm_trace *t, const struct vm_period *p, struct vm_iteration *it,
+                       struct vm_error *why)
 {
     struct window w;
     size_t nops;
@@ -499,7 +508,8 @@ int vm_iteration_build(const struct vm_trace *t, const struct vm_period *p,
         return rc;
     if (p->ops == 0 || p->repeats < 2 || p->end > nops || p->ops > p->end / 2) {
         window_fini(&w);
-        return fail(why, "a period of %zu ops that ends at op %zu does not fit into a trace of %zu ops",
+        return fail(why,
+                    "a period of %zu ops that ends at op %zu does not fit into a trace of %zu ops",
                     p->ops, p->end, nops);
     }
     size_t repeats = p->repeats < MAX_SAMPLES ? p->repeats : MAX_SAMPLES;

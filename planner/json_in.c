@@ -49,7 +49,8 @@ void vm_json_in_fini(struct vm_json_in *in)
     in->cap = 0;
 }
 
-/* Reads up to and including `end` (or to the end of the file) into in->text. Bytes read, 0 at the end. */
+/* Reads up to and including `end` (or to the end of the file) into in->text. Bytes read, 0 at the
+ * end. */
 static size_t read_until(struct vm_json_in *in, int end, size_t most)
 {
     size_t n = 0;
@@ -99,7 +100,8 @@ static cJSON *parse(struct vm_json_in *in, size_t n)
     }
     cJSON *o = cJSON_ParseWithLengthOpts(in->text, n + 1, &rest, false);
     if (!o) {
-        size_t at = rest && rest >= in->text && rest <= in->text + n ? (size_t)(rest - in->text) : n;
+        size_t at =
+            rest && rest >= in->text && rest <= in->text + n ? (size_t)(rest - in->text) : n;
         while (n && blank(in->text + n - 1, 1))
             n--;
         if (*in->text == '{' && in->text[n - 1] != '}')
@@ -144,15 +146,16 @@ bool vm_json_as_u64(struct vm_json_in *in, const cJSON *value, const char *what,
         if (!(d >= 0))
             return vm_json_bad(in, "\"%.40s\" is negative", what);
         if (d > 9007199254740992.0)
-            return vm_json_bad(in, "\"%.40s\" is too large for a number; from 2^53 on write \"0x...\"",
-                               what);
+            return vm_json_bad(
+                in, "\"%.40s\" is too large for a number; from 2^53 on write \"0x...\"", what);
         v = (uint64_t)d;
         if ((double)v != d)
             return vm_json_bad(in, "\"%.40s\" is not a whole number", what);
     } else if (cJSON_IsString(value)) {
         const char *s = value->valuestring;
         char *end;
-        if (strncmp(s, "0x", 2) != 0 || strlen(s) > 18 || strlen(s) < 3 || s[2] == '-' || s[2] == '+')
+        if (strncmp(s, "0x", 2) != 0 || strlen(s) > 18 || strlen(s) < 3 || s[2] == '-' ||
+            s[2] == '+')
             return vm_json_bad(in, "\"%.40s\" is no number", what);
         v = strtoull(s + 2, &end, 16);
         if (*end || s[2] == ' ' || s[2] == 'x')
@@ -175,8 +178,8 @@ static const cJSON *member(struct vm_json_in *in, const cJSON *o, const char *ke
     return m;
 }
 
-bool vm_json_get_u64(struct vm_json_in *in, const cJSON *o, const char *key, bool need, uint64_t most,
-                     uint64_t *out)
+bool vm_json_get_u64(struct vm_json_in *in, const cJSON *o, const char *key, bool need,
+                     uint64_t most, uint64_t *out)
 {
     const cJSON *m = member(in, o, key, need);
     if (!m)
@@ -184,8 +187,8 @@ bool vm_json_get_u64(struct vm_json_in *in, const cJSON *o, const char *key, boo
     return vm_json_as_u64(in, m, key, most, out);
 }
 
-bool vm_json_get_u32(struct vm_json_in *in, const cJSON *o, const char *key, bool need, uint32_t most,
-                     uint32_t *out)
+bool vm_json_get_u32(struct vm_json_in *in, const cJSON *o, const char *key, bool need,
+                     uint32_t most, uint32_t *out)
 {
     uint64_t v = *out;
     if (!vm_json_get_u64(in, o, key, need, most, &v))
@@ -262,7 +265,8 @@ bool vm_json_get_flags(struct vm_json_in *in, const cJSON *o, const char *key, e
     return true;
 }
 
-bool vm_json_check_format(struct vm_json_in *in, const cJSON *o, const char *format, unsigned newest)
+bool vm_json_check_format(struct vm_json_in *in, const cJSON *o, const char *format,
+                          unsigned newest)
 {
     const cJSON *f = cJSON_GetObjectItemCaseSensitive(o, "format");
     uint64_t version = 0;
@@ -275,9 +279,10 @@ bool vm_json_check_format(struct vm_json_in *in, const cJSON *o, const char *for
         return vm_json_bad(in, "version 0 does not exist");
     if (version > newest) {
         char reason[160];
-        snprintf(reason, sizeof reason,
-                 "is of format version %llu; this program reads up to version %u: take a newer vmem",
-                 (unsigned long long)version, newest);
+        snprintf(
+            reason, sizeof reason,
+            "is of format version %llu; this program reads up to version %u: take a newer vmem",
+            (unsigned long long)version, newest);
         return vm_json_fail(in, VM_EVERSION, reason);
     }
     return true;

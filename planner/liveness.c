@@ -102,7 +102,8 @@ static void find_gaps(const struct vm_iteration *it, struct vm_liveness *l, uint
         l->gaps[l->ngaps++] = (struct vm_gap){
             .block = block, .from = u[i].op, .to = to, .cold = vm_mode_reads(next->mode)};
     }
-    /* Dirty: written since the last cold gap, or never away. A cyclic block needs a second round. */
+    /* Dirty: written since the last cold gap, or never away. A cyclic block needs a second round.
+     */
     bool dirty = true, away = false;
     for (int round = 0; round < (cyclic ? 2 : 1); round++)
         for (size_t i = 0; i < count; i++) {

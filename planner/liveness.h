@@ -1,7 +1,7 @@
 /* When do the contents of a block matter? Uses, cold and dead intervals, bytes over the iteration.
  *
- * Time is cyclic: positions run from 0 to nops and on into the next iteration (position + nops), as in
- * struct vm_iter_block. Between two uses a block's contents are *cold* if the later use may read
+ * Time is cyclic: positions run from 0 to nops and on into the next iteration (position + nops), as
+ * in struct vm_iter_block. Between two uses a block's contents are *cold* if the later use may read
  * them, *dead* if it overwrites every byte first (or the block is freed). A block's first
  * use after its allocation finds nothing: the stretch before it is dead as well. A persistent block
  * without a use has no gap; it counts as live, because nobody knows what comes.
@@ -23,18 +23,18 @@ struct vm_gap {
     uint32_t block;
     uint32_t from, to; /* op that used it last, op that needs it next; to > from, may be >= nops */
     bool cold;         /* contents matter; else dead: they may go without a copy                 */
-    bool clean;        /* cold, and only read since the cold gap before: a copy made then still holds */
+    bool clean; /* cold, and only read since the cold gap before: a copy made then still holds */
 };
 
 struct vm_liveness {
-    struct vm_use *uses;   /* grouped by block, in op order                     */
-    uint32_t *first_use;   /* nblocks + 1 entries into uses                     */
+    struct vm_use *uses; /* grouped by block, in op order                     */
+    uint32_t *first_use; /* nblocks + 1 entries into uses                     */
     size_t nuses;
-    struct vm_gap *gaps;   /* grouped by block, in op order                     */
+    struct vm_gap *gaps; /* grouped by block, in op order                     */
     size_t ngaps;
     uint64_t *alloc_bytes; /* nops: bytes of blocks that exist while op i runs  */
-    uint64_t *live_bytes;  /* nops: bytes of blocks used by op i or cold then: what no policy that only
-                              moves can avoid keeping somewhere                 */
+    uint64_t *live_bytes;  /* nops: bytes of blocks used by op i or cold then: what no policy that
+                              only  moves can avoid keeping somewhere                 */
     uint64_t *work_bytes;  /* nops: bytes of the blocks that op i names         */
     uint64_t peak_alloc, peak_live, peak_work;
     uint32_t peak_alloc_op, peak_live_op, peak_work_op;
@@ -43,7 +43,8 @@ struct vm_liveness {
 
 /* Mode of two accesses of one op to one block: reads and unknown directions void VM_TOTAL. */
 uint8_t vm_mode_merge(uint8_t a, uint8_t b);
-/* Does an access with this mode need the contents that it finds? A write that is not total keeps some. */
+/* Does an access with this mode need the contents that it finds? A write that is not total keeps
+ * some. */
 bool vm_mode_reads(uint8_t mode);
 bool vm_mode_writes(uint8_t mode);
 

@@ -1,6 +1,6 @@
 /* Candidates come from stretches of ops that were seen before: the distance to the last time is a
- * candidate period. A stretch that crosses what happens once an iteration (the loss, the update) gives
- * the iteration itself. A candidate waits until it has repeated once in full, is looked at
+ * candidate period. A stretch that crosses what happens once an iteration (the loss, the update)
+ * gives the iteration itself. A candidate waits until it has repeated once in full, is looked at
  * (period_check.c) and is then found, asked for more repeats, or put off.
  */
 #include "period.h"
@@ -17,7 +17,7 @@
 #define SHORT_PERIODS  32
 #define MAX_CANDIDATES 64
 #define MAX_BROKEN     16
-#define MAX_MULTIPLE   4  /* a period whose blocks alternate is tried in multiples up to this */
+#define MAX_MULTIPLE   4 /* a period whose blocks alternate is tried in multiples up to this */
 /* Without typed calls a repeat must cover this many ops: set-up loops are short. */
 #define UNTYPED_OPS 12
 /* A run that broke off after up to this many repeats may have been a part of the iteration. */
@@ -25,9 +25,9 @@
 
 struct candidate {
     size_t p;
-    size_t due;      /* position at which to look at it again */
-    unsigned looks;  /* looks that ended in a refusal         */
-    bool multiple;   /* of a shorter candidate                */
+    size_t due;     /* position at which to look at it again */
+    unsigned looks; /* looks that ended in a refusal         */
+    bool multiple;  /* of a shorter candidate                */
 };
 
 struct vm_period_finder {

@@ -1,12 +1,13 @@
 /* Finding the iteration without hints: the repeating period of the op sequence.
  *
- * A repeat counts only if the same long-lived blocks are used at the same places, the live set comes
- * back, and the weights are updated in it. So neither one time step of an unrolled network nor one
- * micro-batch of an accumulated gradient is taken for the iteration: both leave the weights as they
- * found them. What is known of modes decides how many repeats are asked for (docs/architecture.md).
- * Once VM_EV_STEP marks appear, the program's word counts instead.
+ * A repeat counts only if the same long-lived blocks are used at the same places, the live set
+ * comes back, and the weights are updated in it. So neither one time step of an unrolled network
+ * nor one micro-batch of an accumulated gradient is taken for the iteration: both leave the weights
+ * as they found them. What is known of modes decides how many repeats are asked for
+ * (docs/architecture.md). Once VM_EV_STEP marks appear, the program's word counts instead.
  *
- * Cost: a few hash look-ups an op, O(log n) where a candidate appears; about 100 bytes an op of history.
+ * Cost: a few hash look-ups an op, O(log n) where a candidate appears; about 100 bytes an op of
+ * history.
  */
 #ifndef VM_PLANNER_PERIOD_H
 #define VM_PLANNER_PERIOD_H
@@ -35,8 +36,9 @@ void vm_period_finder_free(struct vm_period_finder *f);
  * A period once found stays, with `repeats` and `end` moving on, until the sequence leaves it. */
 int vm_period_feed(struct vm_period_finder *f, const struct vm_trace *t, struct vm_period *found);
 
-/* A period that was believed and then left after so many repeats, in an earlier recording: where modes
- * are unknown it is now believed only after more. A micro-batch is not taken for the iteration twice. */
+/* A period that was believed and then left after so many repeats, in an earlier recording: where
+ * modes are unknown it is now believed only after more. A micro-batch is not taken for the
+ * iteration twice. */
 void vm_period_distrust(struct vm_period_finder *f, size_t ops, size_t repeats);
 
 /* The event index of an op position < the number of ops fed. */

@@ -1,10 +1,10 @@
 /* The meaning of a repeat.
  *
  * In one iteration of training every weight is read by its layers and then changed in place by the
- * optimizer, which is no layer. In a micro-batch of an accumulated gradient, or in one time step of an
- * unrolled network, weights are only read. Everything else that lives long tells us
- * nothing: activations that were allocated upfront are overwritten in both, gradient sums grow in
- * both, constants stay in both. So we look for blocks that layers with weights read, that no layer
+ * optimizer, which is no layer. In a micro-batch of an accumulated gradient, or in one time step of
+ * an unrolled network, weights are only read. Everything else that lives long tells us nothing:
+ * activations that were allocated upfront are overwritten in both, gradient sums grow in both,
+ * constants stay in both. So we look for blocks that layers with weights read, that no layer
  * writes, and ask whether something changes them.
  */
 #include "period_check.h"
@@ -37,8 +37,8 @@ static bool layer_makes_maps(unsigned layer)
 
 /* Same block, or two blocks of one size of which the later was born within the two stretches (after
  * the first op of the first: what was there before may be a tensor that was allocated upfront). */
-static bool corresponds(const struct vm_check *c, const struct vm_trace *t, size_t p, uint32_t before,
-                        uint32_t now)
+static bool corresponds(const struct vm_check *c, const struct vm_trace *t, size_t p,
+                        uint32_t before, uint32_t now)
 {
     if (before == now)
         return true;

@@ -12,20 +12,20 @@ struct vm_seen_op {
 };
 
 struct vm_seen_block {
-    uint32_t birth;       /* number of ops issued before its allocation */
-    uint32_t epoch;       /* check that `use` belongs to       */
-    uint32_t op_epoch;    /* op that `op_mode` belongs to      */
-    uint8_t op_mode;      /* accesses of one op, merged        */
-    uint8_t use;          /* what this check saw (USE_ bits)   */
+    uint32_t birth;    /* number of ops issued before its allocation */
+    uint32_t epoch;    /* check that `use` belongs to       */
+    uint32_t op_epoch; /* op that `op_mode` belongs to      */
+    uint8_t op_mode;   /* accesses of one op, merged        */
+    uint8_t use;       /* what this check saw (USE_ bits)   */
 };
 
 enum vm_verdict {
-    VM_REPEAT_FOREIGN,  /* other long-lived blocks at the same places: not the same work again      */
-    VM_REPEAT_GROWS,    /* the live set does not come back                                          */
-    VM_REPEAT_IDLE,     /* no weight is updated: a time step, a micro-batch, inference              */
-    VM_REPEAT_PARTIAL,  /* most weights are left alone, a few may be updated                       */
-    VM_REPEAT_UNTYPED,  /* modes are unknown: something long-lived may be updated                   */
-    VM_REPEAT_TRAINING, /* weights are read and updated                                             */
+    VM_REPEAT_FOREIGN, /* other long-lived blocks at the same places: not the same work again */
+    VM_REPEAT_GROWS, /* the live set does not come back                                          */
+    VM_REPEAT_IDLE,  /* no weight is updated: a time step, a micro-batch, inference              */
+    VM_REPEAT_PARTIAL, /* most weights are left alone, a few may be updated                       */
+    VM_REPEAT_UNTYPED, /* modes are unknown: something long-lived may be updated */
+    VM_REPEAT_TRAINING, /* weights are read and updated */
 };
 
 struct vm_check {

@@ -28,7 +28,7 @@ struct vm_last_seen {
     struct vm_last_seen_slot {
         uint64_t key; /* 0 = empty */
         size_t pos;
-    } *slots;
+    } * slots;
     size_t nslots, used;
 };
 

@@ -67,10 +67,10 @@ static bool read_block(struct vm_json_in *in, const cJSON *e, const struct vm_pl
     b->flags = flags;
     b->reason = (uint8_t)reason;
     if (b->free_op < b->alloc_op)
-        return vm_json_bad(in, "a block is freed before op %u and allocated before op %u", b->free_op,
-                           b->alloc_op);
-    if (b->alloc_ordinal != VM_NONE && (b->offset < p->pool_offset ||
-                                        b->offset + b->size > p->pool_offset + p->pool_bytes))
+        return vm_json_bad(in, "a block is freed before op %u and allocated before op %u",
+                           b->free_op, b->alloc_op);
+    if (b->alloc_ordinal != VM_NONE &&
+        (b->offset < p->pool_offset || b->offset + b->size > p->pool_offset + p->pool_bytes))
         return vm_json_bad(in, "the block at offset %llu lies outside the pool",
                            (unsigned long long)b->offset);
     return true;
@@ -167,11 +167,16 @@ static bool read_plan(struct vm_json_in *in, const cJSON *o, struct vm_plan *p)
         const char *key;
         uint64_t *to;
     } numbers[] = {
-        {"page_bytes", &p->page_bytes},         {"budget_pages", &p->budget_pages},
-        {"pool_offset", &p->pool_offset},       {"pool_bytes", &p->pool_bytes},
-        {"max_live_bytes", &p->max_live_bytes}, {"predicted_ns", &p->predicted_ns},
-        {"bound_ns", &p->bound_ns},             {"compute_ns", &p->compute_ns},
-        {"out_bytes", &p->out_bytes},           {"in_bytes", &p->in_bytes},
+        {"page_bytes", &p->page_bytes},
+        {"budget_pages", &p->budget_pages},
+        {"pool_offset", &p->pool_offset},
+        {"pool_bytes", &p->pool_bytes},
+        {"max_live_bytes", &p->max_live_bytes},
+        {"predicted_ns", &p->predicted_ns},
+        {"bound_ns", &p->bound_ns},
+        {"compute_ns", &p->compute_ns},
+        {"out_bytes", &p->out_bytes},
+        {"in_bytes", &p->in_bytes},
     };
     if (!vm_json_check_format(in, o, "vmem-plan", VM_PLAN_VERSION) ||
         !vm_json_get_text(in, o, "policy", p->policy, sizeof p->policy))
@@ -179,7 +184,8 @@ static bool read_plan(struct vm_json_in *in, const cJSON *o, struct vm_plan *p)
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!vm_json_get_u64(in, o, numbers[i].key, true, MAX_BYTES, numbers[i].to))
             return false;
-    return read_sigs(in, o, p) && read_blocks(in, o, p) && read_actions(in, o, p) && read_mem(in, o, p);
+    return read_sigs(in, o, p) && read_blocks(in, o, p) && read_actions(in, o, p) &&
+           read_mem(in, o, p);
 }
 
 int vm_plan_read(FILE *file, const char *name, struct vm_plan *p, struct vm_error *why)

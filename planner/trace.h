@@ -13,8 +13,8 @@
  * `text` (need not be terminated). 0 or VM_ENOMEM. */
 int vm_trace_add_name(struct vm_trace *t, const char *text, size_t len, uint32_t *index);
 
-/* A block that is alive before the trace begins (no event). `id` is the caller's and must be unique in
- * the trace; *block gets the index by which events name it. 0 or VM_ENOMEM. */
+/* A block that is alive before the trace begins (no event). `id` is the caller's and must be unique
+ * in the trace; *block gets the index by which events name it. 0 or VM_ENOMEM. */
 int vm_trace_add_block(struct vm_trace *t, uint64_t id, uint64_t size, uint64_t addr,
                        uint32_t *block);
 
@@ -37,9 +37,10 @@ int vm_trace_add_step(struct vm_trace *t, uint64_t host_ns);
 int vm_trace_add_sync(struct vm_trace *t, uint32_t stream, uint64_t host_ns);
 int vm_trace_add_hint(struct vm_trace *t, uint32_t block, unsigned hint, uint64_t host_ns);
 
-/* Forgets all events, accesses and blocks that have gone; blocks still alive become blocks that were
- * alive before the trace began, in the same order. remap[old index] (t->nblocks entries on entry, the
- * caller's array) gets the new index or VM_NONE. For a recorder that runs long: never fails. */
+/* Forgets all events, accesses and blocks that have gone; blocks still alive become blocks that
+ * were alive before the trace began, in the same order. remap[old index] (t->nblocks entries on
+ * entry, the caller's array) gets the new index or VM_NONE. For a recorder that runs long: never
+ * fails. */
 void vm_trace_forget(struct vm_trace *t, uint32_t *remap);
 
 /* 64-bit mixing used for signatures in traces (alloc events, period detection). */

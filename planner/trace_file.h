@@ -1,7 +1,7 @@
 /* The trace file: JSON lines, one object a line; docs/formats.md is the contract.
  *
- * The writer is plain C without stdio, so that libvmem.so can use it with write(2); the reader needs
- * cJSON and lives in the library vmplan_files, which libvmem.so does not link.
+ * The writer is plain C without stdio, so that libvmem.so can use it with write(2); the reader
+ * needs cJSON and lives in the library vmplan_files, which libvmem.so does not link.
  */
 #ifndef VM_PLANNER_TRACE_FILE_H
 #define VM_PLANNER_TRACE_FILE_H
@@ -31,7 +31,8 @@ int vm_trace_write(const struct vm_trace *t, struct vm_trace_cursor *at, size_t 
 
 /* Reads a whole trace from `in` into *t (empty on entry). On VM_EINVAL, VM_EVERSION, VM_EIO or
  * VM_ENOMEM *t is empty and *why says "NAME:LINE: reason". Fields it does not know are ignored,
- * lines of an unknown kind too. Not to be called by two threads at once (cJSON keeps its last error). */
+ * lines of an unknown kind too. Not to be called by two threads at once (cJSON keeps its last
+ * error). */
 int vm_trace_read(FILE *in, const char *name, struct vm_trace *t, struct vm_error *why);
 
 #endif

@@ -56,7 +56,8 @@ static bool enter_block(struct reader *r, uint32_t block)
 static bool done(struct reader *r, int rc)
 {
     if (rc == VM_ENOMEM)
-        return vm_json_fail(&r->in, VM_ENOMEM, "out of memory: the trace is too large for this machine");
+        return vm_json_fail(&r->in, VM_ENOMEM,
+                            "out of memory: the trace is too large for this machine");
     if (rc < 0)
         return vm_json_bad(&r->in, "does not fit what came before it");
     return true;
@@ -83,7 +84,8 @@ static bool read_block(struct reader *r, const cJSON *o, bool event)
     if (!vm_json_get_u64(&r->in, o, "id", true, UINT64_MAX, &id) ||
         !vm_json_get_u64(&r->in, o, "size", true, MAX_BLOCK_BYTES, &size) ||
         !vm_json_get_u64(&r->in, o, "addr", false, UINT64_MAX, &addr) ||
-        !vm_json_get_flags(&r->in, o, "flags", VM_WORDS_BLOCK_FLAG, &flags) || !read_place(r, o, &p))
+        !vm_json_get_flags(&r->in, o, "flags", VM_WORDS_BLOCK_FLAG, &flags) ||
+        !read_place(r, o, &p))
         return false;
     if (find_block(r, id) != VM_NONE)
         return vm_json_bad(&r->in, "block %llu is there already", (unsigned long long)id);
@@ -103,8 +105,8 @@ static bool known_block(struct reader *r, uint64_t id, const char *what, uint32_
 {
     *block = find_block(r, id);
     if (*block == VM_NONE)
-        return vm_json_bad(&r->in, "block %llu is %s before it is allocated", (unsigned long long)id,
-                           what);
+        return vm_json_bad(&r->in, "block %llu is %s before it is allocated",
+                           (unsigned long long)id, what);
     if (r->t->blocks[*block].free_event != VM_NONE)
         return vm_json_bad(&r->in, "block %llu is %s after it was freed", (unsigned long long)id,
                            what);

@@ -75,7 +75,8 @@ static void put_block(struct vm_json_out *j, const struct vm_trace_block *b)
 }
 
 /* Blocks that were there before the trace began, as far as `upto` in the table. */
-static void put_old_blocks(struct vm_json_out *j, const struct vm_trace *t, size_t *done, size_t upto)
+static void put_old_blocks(struct vm_json_out *j, const struct vm_trace *t, size_t *done,
+                           size_t upto)
 {
     for (; *done < upto; ++*done) {
         if (t->blocks[*done].alloc_event != VM_NONE)

@@ -85,15 +85,16 @@ int vm_size_parse(const char *text, uint64_t whole, uint64_t *bytes)
     return VM_OK;
 }
 
-/* Writes `hundredths` / 100 with three digits that count, then the unit. No printf: the decimal point
- * must not depend on the locale, and the shim's log uses this. */
+/* Writes `hundredths` / 100 with three digits that count, then the unit. No printf: the decimal
+ * point must not depend on the locale, and the shim's log uses this. */
 static char *scaled_text(uint64_t hundredths, bool whole, const char *unit, char *buf, size_t n)
 {
     char digits[40];
     size_t at = 0, len = 0;
     unsigned places = whole || hundredths >= 9995 ? 0 : hundredths >= 1000 ? 1 : 2;
-    uint64_t v = places == 2 ? hundredths : places == 1 ? (hundredths + 5) / 10
-                                                        : (hundredths + (whole ? 0 : 50)) / 100;
+    uint64_t v = places == 2   ? hundredths
+                 : places == 1 ? (hundredths + 5) / 10
+                               : (hundredths + (whole ? 0 : 50)) / 100;
     for (unsigned i = 0; v || i <= places; i++) {
         if (i == places && places)
             digits[len++] = '.';

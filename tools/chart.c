@@ -28,7 +28,8 @@ static void fill(const struct loaded *l, struct column *columns)
     bool set[WIDTH] = {false};
     for (size_t op = 0; op < l->it.nops; op++) {
         size_t c = column_of(l, op);
-        struct column now = {l->live.work_bytes[op], l->live.live_bytes[op], l->live.alloc_bytes[op]};
+        struct column now = {l->live.work_bytes[op], l->live.live_bytes[op],
+                             l->live.alloc_bytes[op]};
         for (size_t k = last + 1; k < c; k++)
             columns[k] = columns[last];
         if (!set[c] || now.live > columns[c].live)
@@ -50,13 +51,15 @@ void chart_print(const struct loaded *l, uint64_t budget)
     for (int row = HEIGHT - 1; row >= 0; row--) {
         double level = (row + 0.5) * (double)top / HEIGHT;
         bool label = row == HEIGHT - 1 || row == budget_row;
-        printf("%10s |", label ? vm_size_text(row == budget_row ? budget : top, text, sizeof text) : "");
+        printf("%10s |",
+               label ? vm_size_text(row == budget_row ? budget : top, text, sizeof text) : "");
         for (int c = 0; c < WIDTH; c++) {
             const struct column *k = &columns[c];
-            char mark = (double)k->work >= level ? '#' : (double)k->live >= level ? '+'
-                                                     : (double)k->alloc >= level   ? '.'
-                                                     : row == budget_row           ? '-'
-                                                                                   : ' ';
+            char mark = (double)k->work >= level    ? '#'
+                        : (double)k->live >= level  ? '+'
+                        : (double)k->alloc >= level ? '.'
+                        : row == budget_row         ? '-'
+                                                    : ' ';
             putchar(mark);
         }
         printf(row == budget_row ? " budget\n" : "\n");
@@ -70,5 +73,6 @@ void chart_print(const struct loaded *l, uint64_t budget)
     for (int c = 0; c < WIDTH; c++)
         putchar('-');
     printf("\n%10s  0%*s\n", "", WIDTH - 1, end);
-    printf("%10s  # used by the running op   + cold (contents wait)   . allocated, contents dead\n", "");
+    printf("%10s  # used by the running op   + cold (contents wait)   . allocated, contents dead\n",
+           "");
 }

@@ -4,8 +4,8 @@
 
 #include "loaded.h"
 
-/* '#' named by the running op, '+' cold, '.' allocated without contents that matter; a line of '-' at the
- * budget (0 = none). */
+/* '#' named by the running op, '+' cold, '.' allocated without contents that matter; a line of '-'
+ * at the budget (0 = none). */
 void chart_print(const struct loaded *l, uint64_t budget);
 
 #endif

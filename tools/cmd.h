@@ -1,5 +1,6 @@
-/* The sub-commands of `vmem`. Each gets its own arguments (argv[0] is its name) and returns the exit
- * status: 0 done, 1 it failed, 2 wrong use. Messages go to stderr, one line, starting "vmem NAME:". */
+/* The sub-commands of `vmem`. Each gets its own arguments (argv[0] is its name) and returns the
+ * exit status: 0 done, 1 it failed, 2 wrong use. Messages go to stderr, one line, starting "vmem
+ * NAME:". */
 #ifndef VM_TOOLS_CMD_H
 #define VM_TOOLS_CMD_H
 

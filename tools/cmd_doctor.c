@@ -1,5 +1,5 @@
-/* vmem doctor: what libvmem finds on this machine. The second half runs in a child that has libvmem.so
- * preloaded, so that it sees what a program would see. */
+/* vmem doctor: what libvmem finds on this machine. The second half runs in a child that has
+ * libvmem.so preloaded, so that it sees what a program would see. */
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
@@ -62,11 +62,15 @@ static void print_knobs(void)
     for (size_t i = 0; i < n; i++) {
         const char *set = getenv(knobs[i].name);
         printf("  %-18s %-12s %s\n", knobs[i].name,
-               set && *set ? set : *knobs[i].deflt ? knobs[i].deflt : "-", set && *set ? "set" : "default");
+               set && *set       ? set
+               : *knobs[i].deflt ? knobs[i].deflt
+                                 : "-",
+               set && *set ? "set" : "default");
     }
 }
 
-/* ---- inside: the driver as a program sees it ---------------------------------------------------*/
+/* ---- inside: the driver as a program sees it
+ * ---------------------------------------------------*/
 
 /* The file of the real driver in this process: the one libcuda that is not ours. */
 static bool driver_path(const char *ours, char *out, size_t n)
@@ -90,9 +94,9 @@ static bool driver_path(const char *ours, char *out, size_t n)
     return found;
 }
 
-/* Calls `each` for every function in the dynamic symbol table of an ELF64 file; false: not readable.
- * The number of symbols is the distance from the symbol table to the string table behind it, as
- * linkers lay them out, or what the section header says. */
+/* Calls `each` for every function in the dynamic symbol table of an ELF64 file; false: not
+ * readable. The number of symbols is the distance from the symbol table to the string table behind
+ * it, as linkers lay them out, or what the section header says. */
 static bool each_symbol(const char *path, void (*each)(void *ctx, const char *name), void *ctx)
 {
     struct stat st;
@@ -166,15 +170,19 @@ static void print_hooks(void *ours, const char *path)
             first = first ? first : hooks[i];
         }
     if (missing)
-        line("hooks", "%u functions are hooked; this driver lacks %u of them (first: %s), they are of newer "
-                      "drivers", total, missing, first);
+        line("hooks",
+             "%u functions are hooked; this driver lacks %u of them (first: %s), they are of newer "
+             "drivers",
+             total, missing, first);
     else
         line("hooks", "%u functions are hooked, this driver has them all", total);
     if (!each_symbol(path, count_unknown, &u))
         line("", "the driver's symbol table cannot be read: names that are new in it are unknown");
     else if (u.count)
-        line("", "%u names of the driver are not known to libvmem (first: %s); calls to them go past it",
-             u.count, u.first);
+        line(
+            "",
+            "%u names of the driver are not known to libvmem (first: %s); calls to them go past it",
+            u.count, u.first);
 }
 
 /* The driver's function as a program gets it, in a variable p_NAME. */
@@ -198,7 +206,7 @@ static int print_device(void *ours, int ordinal)
     p_cuDeviceGetAttribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
 #if CUDA_VERSION >= 12030
     p_cuDeviceGetAttribute(&numa, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-                         device);
+                           device);
 #endif
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
@@ -208,7 +216,8 @@ static int print_device(void *ours, int ordinal)
          ordinal, name, vm_size_text(total, text, sizeof text), vmm ? "yes" : "no",
          vm_size_text(unit, granularity, sizeof granularity), numa ? "yes" : "no");
     if (!vmm)
-        return complain(1, "doctor", "device %d has no virtual memory management: libvmem cannot page on it",
+        return complain(1, "doctor",
+                        "device %d has no virtual memory management: libvmem cannot page on it",
                         ordinal);
     return 0;
 }
@@ -244,7 +253,8 @@ static int try_block(void *ours)
     p_cuMemFree_v2(block);
     p_cuDevicePrimaryCtxRelease_v2(0);
     if (seen == VMEM_ABSENT) {
-        line("block", "served by the driver: libvmem stays out of this process (see VMEM_OFF, VMEM_DENY)");
+        line("block",
+             "served by the driver: libvmem stays out of this process (see VMEM_OFF, VMEM_DENY)");
         return 0;
     }
     if (seen != VMEM_OK || stats.block_bytes < sizeof back)
@@ -265,16 +275,19 @@ static int look_inside(const char *lib)
     FUNCTION(ours, cuDriverGetVersion);
     FUNCTION(ours, cuDeviceGetCount);
     if (!dlsym(ours, "vmem_get_stats"))
-        return complain(1, "doctor", "'%s' was preloaded, but libcuda.so.1 is another library", lib);
+        return complain(1, "doctor", "'%s' was preloaded, but libcuda.so.1 is another library",
+                        lib);
     CUresult init = p_cuInit(0);
     p_cuDriverGetVersion(&version);
     if (!driver_path(lib, path, sizeof path)) {
-        line("driver", "none found: programs run as on a machine without a GPU (VMEM_LIBCUDA names one)");
+        line("driver",
+             "none found: programs run as on a machine without a GPU (VMEM_LIBCUDA names one)");
         return 0;
     }
     line("driver", "%s, CUDA %d.%d", path, version / 1000, version % 1000 / 10);
     if (init != CUDA_SUCCESS)
-        return complain(1, "doctor", "cuInit answers CUDA error %d: is there a GPU, and may you use it?",
+        return complain(1, "doctor",
+                        "cuInit answers CUDA error %d: is there a GPU, and may you use it?",
                         (int)init);
     print_hooks(ours, path);
     p_cuDeviceGetCount(&count);
@@ -325,7 +338,8 @@ int cmd_doctor(int argc, char **argv)
             return 0;
         }
         if (strcmp(argv[i], "--lib") != 0)
-            return complain(2, "doctor", "unknown option '%s'; `vmem doctor --help` lists them", argv[i]);
+            return complain(2, "doctor", "unknown option '%s'; `vmem doctor --help` lists them",
+                            argv[i]);
         if (i + 1 >= argc)
             return complain(2, "doctor", "option '--lib' needs a value");
         wanted = argv[++i];

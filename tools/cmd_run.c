@@ -46,7 +46,8 @@ static void help(void)
     size_t n;
     const struct vm_knob *knobs = vm_knobs(&n);
     printf("usage: vmem run [options] [--] PROGRAM [ARGUMENTS]\n\n"
-           "Runs PROGRAM with libvmem.so preloaded (in front of what LD_PRELOAD holds). Each option sets\n"
+           "Runs PROGRAM with libvmem.so preloaded (in front of what LD_PRELOAD holds). Each "
+           "option sets\n"
            "the environment variable of the same name; what is set already stays unless an option\n"
            "says otherwise. PyTorch's caching allocator is switched off, unless --torch 0.\n\n"
            "  --lib PATH\n        The libvmem.so to preload.\n"
@@ -125,7 +126,8 @@ static int take_options(int argc, char **argv, struct run *r, int *at)
             return 1;
         }
         if (strncmp(argv[i], "--", 2) != 0)
-            return 1 + complain(2, "run", "unknown option '%s'; `vmem run --help` lists them", argv[i]);
+            return 1 +
+                   complain(2, "run", "unknown option '%s'; `vmem run --help` lists them", argv[i]);
         if (strcmp(option, "dry-run") == 0) {
             r->dry = true;
             continue;
@@ -134,7 +136,8 @@ static int take_options(int argc, char **argv, struct run *r, int *at)
         const struct vm_knob *k = find_knob(option, len);
         bool lib = len == 3 && memcmp(option, "lib", 3) == 0;
         if (!k && !lib)
-            return 1 + complain(2, "run", "unknown option '%s'; `vmem run --help` lists them", argv[i]);
+            return 1 +
+                   complain(2, "run", "unknown option '%s'; `vmem run --help` lists them", argv[i]);
         if (option[len] == '=')
             value = option + len + 1;
         else if (i + 1 < argc)
@@ -188,7 +191,8 @@ int cmd_run(int argc, char **argv)
     if (rc)
         return rc - 1;
     if (at >= argc)
-        return complain(2, "run", "which program? usage: vmem run [options] [--] PROGRAM [ARGUMENTS]");
+        return complain(2, "run",
+                        "which program? usage: vmem run [options] [--] PROGRAM [ARGUMENTS]");
     if (!library_find(r.lib, lib, sizeof lib))
         return complain(1, "run", "libvmem.so is not there: %s; name it with --lib PATH", lib);
     if (!library_preload(lib))

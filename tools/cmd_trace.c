@@ -15,8 +15,10 @@
 
 static const char usage[] =
     "usage: vmem trace [options] FILE\n\n"
-    "Summarises a trace that libvmem.so wrote (VMEM_TRACE=FILE), or an operator log of the DTR simulator:\n"
-    "the iterations found, the peak, what is live and cold over the iteration, the largest blocks.\n\n"
+    "Summarises a trace that libvmem.so wrote (VMEM_TRACE=FILE), or an operator log of the DTR "
+    "simulator:\n"
+    "the iterations found, the peak, what is live and cold over the iteration, the largest "
+    "blocks.\n\n"
     "  --budget SIZE   say what would have to move under this budget (12GiB, or 60% of the peak)\n"
     "  --largest N     number of blocks listed (default 12)\n"
     "  --buffers FILE  write the iteration's blocks as CSV: id,lower,upper,size\n"
@@ -66,12 +68,14 @@ static void print_head(const struct loaded *l)
     for (size_t i = 0; i < l->nruns; i++) {
         const struct vm_period *p = &l->runs[i];
         printf("%s%zu of %zu ops each, ops %zu to %zu, found at op %zu%s%s\n",
-               i ? "            " : "iterations  ", p->repeats, p->ops, p->end - p->repeats * p->ops,
-               p->end - 1, p->found, p->by_step ? " by vmem_step()" : "",
+               i ? "            " : "iterations  ", p->repeats, p->ops,
+               p->end - p->repeats * p->ops, p->end - 1, p->found,
+               p->by_step ? " by vmem_step()" : "",
                l->nruns > 1 && p == l->chosen ? "  <- taken" : "");
     }
     if (l->it.periods > 1)
-        printf("            some blocks outlive their successors' birth: shown are %u iterations as one\n",
+        printf("            some blocks outlive their successors' birth: shown are %u iterations "
+               "as one\n",
                l->it.periods);
 }
 
@@ -195,8 +199,9 @@ static bool print_movers(const struct loaded *l, uint64_t excess, size_t most)
             r[n++] = (struct ranked){g->block, g, gap_weight(l, g)};
     }
     qsort(r, n, sizeof *r, by_weight);
-    printf("\n  what lies coldest across that moment (bytes times idle time)\n%10s  %-18s %-28s %s\n", "size", "lives",
-           "cold", "first used by");
+    printf(
+        "\n  what lies coldest across that moment (bytes times idle time)\n%10s  %-18s %-28s %s\n",
+        "size", "lives", "cold", "first used by");
     for (size_t i = 0; i < n && moved < excess; i++) {
         moved += l->it.blocks[r[i].block].size;
         if (shown++ < most)
@@ -205,7 +210,8 @@ static bool print_movers(const struct loaded *l, uint64_t excess, size_t most)
     if (shown > most)
         printf("            and %zu more\n", shown - most);
     if (moved < excess)
-        printf("  even with all of them away %s too much is left: blocks without a use in the iteration have "
+        printf("  even with all of them away %s too much is left: blocks without a use in the "
+               "iteration have "
                "to go as well\n",
                size_of(excess - moved));
     free(r);
@@ -292,7 +298,8 @@ static int take_options(int argc, char **argv, struct options *o)
             char *end;
             long n = strtol(v, &end, 10);
             if (*end || n < 0 || n > 1000000 || end == v)
-                return complain(2, "trace", "--largest cannot be '%s': not a number from 0 to 1000000", v);
+                return complain(2, "trace",
+                                "--largest cannot be '%s': not a number from 0 to 1000000", v);
             o->largest = (size_t)n;
         }
     }
@@ -317,7 +324,8 @@ int cmd_trace(int argc, char **argv)
     rc = loaded_read(&l, "trace", o.path);
     if (rc == 0 && o.budget &&
         (vm_size_parse(o.budget, l.live.peak_alloc, &budget) < 0 || budget == 0))
-        rc = complain(2, "trace", "--budget cannot be '%s': not a size such as 12GiB or 60%%", o.budget);
+        rc = complain(2, "trace", "--budget cannot be '%s': not a size such as 12GiB or 60%%",
+                      o.budget);
     if (rc == 0) {
         print_head(&l);
         print_numbers(&l);

@@ -69,8 +69,7 @@ int loaded_read(struct loaded *l, const char *command, const char *path)
     if (!l->imported)
         rc = vm_period_runs(&l->trace, &l->runs, &l->nruns);
     for (size_t i = 0; rc == VM_OK && i < l->nruns; i++)
-        if (!l->chosen ||
-            l->runs[i].ops * l->runs[i].repeats > l->chosen->ops * l->chosen->repeats)
+        if (!l->chosen || l->runs[i].ops * l->runs[i].repeats > l->chosen->ops * l->chosen->repeats)
             l->chosen = &l->runs[i];
     if (rc == VM_OK)
         rc = l->chosen ? vm_iteration_build(&l->trace, l->chosen, &l->it, &why)
@@ -90,11 +89,17 @@ const char *loaded_op_name(const struct loaded *l, uint32_t op)
     if (o->name != VM_NONE)
         return l->trace.names[o->name];
     switch (o->kind) {
-    case VM_OP_COPY_HTOD: return "copy to the device";
-    case VM_OP_COPY_DTOH: return "copy to the host";
-    case VM_OP_COPY_DTOD: return "copy on the device";
-    case VM_OP_MEMSET: return "memset";
-    case VM_OP_GRAPH: return "graph";
-    default: return "op";
+    case VM_OP_COPY_HTOD:
+        return "copy to the device";
+    case VM_OP_COPY_DTOH:
+        return "copy to the host";
+    case VM_OP_COPY_DTOD:
+        return "copy on the device";
+    case VM_OP_MEMSET:
+        return "memset";
+    case VM_OP_GRAPH:
+        return "graph";
+    default:
+        return "op";
     }
 }

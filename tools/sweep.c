@@ -20,8 +20,8 @@ static bool takes_part(const struct vm_policy *p)
 static void print_title(const struct loaded *l)
 {
     char a[24], b[24];
-    printf("%s: predicted slowdown against the op times alone (%s an iteration); peak %s\n", l->path,
-           vm_time_text(l->it.duration_ns, a, sizeof a),
+    printf("%s: predicted slowdown against the op times alone (%s an iteration); peak %s\n",
+           l->path, vm_time_text(l->it.duration_ns, a, sizeof a),
            vm_size_text(l->live.peak_alloc, b, sizeof b));
     printf("%6s %10s", "budget", "");
     for (const struct vm_policy *const *p = vm_policy_all(); *p; p++)
@@ -91,7 +91,8 @@ int sweep(const struct loaded *l, const struct vm_machine *m, const char *path)
     for (int share = FIRST_SHARE; share >= LAST_SHARE && rc == 0; share -= STEP)
         rc = row(l, *m, share, csv);
     if (rc == 0)
-        printf("  -: the budget is smaller than the largest op needs, or (pool) than what is alive at once\n");
+        printf("  -: the budget is smaller than the largest op needs, or (pool) than what is alive "
+               "at once\n");
     if (csv && fclose(csv) != 0 && rc == 0)
         rc = complain(1, "plan", "cannot write '%s': %s", path, strerror(errno));
     return rc;

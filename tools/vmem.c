@@ -9,7 +9,8 @@ static const struct {
     int (*run)(int argc, char **argv);
 } commands[] = {
     {"run", "run a program with more GPU memory than the card has", cmd_run},
-    {"trace", "summarise a trace: iterations, peak, what is cold, what would have to move", cmd_trace},
+    {"trace", "summarise a trace: iterations, peak, what is cold, what would have to move",
+     cmd_trace},
     {"plan", "plan a trace under a budget, explain it, sweep budgets, pack buffers", cmd_plan},
     {"doctor", "say what libvmem finds on this machine and which knobs are in force", cmd_doctor},
 };
@@ -28,7 +29,8 @@ int main(int argc, char **argv)
         help(stderr);
         return 2;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
         help(stdout);
         return 0;
     }

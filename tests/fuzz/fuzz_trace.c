@@ -1,4 +1,5 @@
-/* The trace reader, and all that is made of what it takes: periods, iteration, liveness, the writer. */
+/* The trace reader, and all that is made of what it takes: periods, iteration, liveness, the
+ * writer. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

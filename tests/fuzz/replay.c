@@ -1,5 +1,6 @@
-/* Runs a fuzz target without a fuzzer: every file named (or in a folder named), each as it is and then
- * damaged --rounds times from --seed. For compilers without libFuzzer, and for the test suite. */
+/* Runs a fuzz target without a fuzzer: every file named (or in a folder named), each as it is and
+ * then damaged --rounds times from --seed. For compilers without libFuzzer, and for the test suite.
+ */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

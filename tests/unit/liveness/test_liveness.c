@@ -19,8 +19,8 @@ static void iteration_of(struct program *p, struct vm_trace *t, struct vm_iterat
     free(runs);
 }
 
-/* Live bytes while each op of the window ran, straight from the trace. A doubled iteration holds the
- * window twice. */
+/* Live bytes while each op of the window ran, straight from the trace. A doubled iteration holds
+ * the window twice. */
 static void expect_alloc_curve(const struct vm_trace *t, const struct vm_iteration *it,
                                const struct vm_liveness *l)
 {
@@ -157,13 +157,16 @@ Test(iteration, drawn_programs_agree_with_a_walk_over_the_trace, .timeout = 120)
 static void add_op(struct vm_trace *t, unsigned kind, unsigned layer, uint64_t sig, uint64_t dur,
                    unsigned n, const struct vm_access *acc)
 {
-    struct vm_event e = {.op_kind = (uint8_t)kind, .layer = (uint8_t)layer, .sig = sig,
-                         .dur_ns = dur, .name = VM_NONE};
+    struct vm_event e = {.op_kind = (uint8_t)kind,
+                         .layer = (uint8_t)layer,
+                         .sig = sig,
+                         .dur_ns = dur,
+                         .name = VM_NONE};
     cr_assert_eq(vm_trace_add_op(t, &e, acc, n, NULL), VM_OK);
 }
 
-/* A program that prefetches: the next input is allocated before the old one is freed, so that a block
- * crosses every place. The product takes 100 + i ns in iteration i. */
+/* A program that prefetches: the next input is allocated before the old one is freed, so that a
+ * block crosses every place. The product takes 100 + i ns in iteration i. */
 static void prefetching(struct vm_trace *t, unsigned iterations)
 {
     uint32_t w, x, next, y;
@@ -351,8 +354,8 @@ Test(liveness, cold_dead_and_clean)
         ops[2 * i].nacc = 1;
     }
     struct vm_iter_block block = {.size = 10, .free_op = 8, .flags = VM_BLK_PERSISTENT};
-    struct vm_iteration it = {.ops = ops, .nops = 8, .accesses = acc, .naccesses = 4,
-                              .blocks = &block, .nblocks = 1};
+    struct vm_iteration it = {
+        .ops = ops, .nops = 8, .accesses = acc, .naccesses = 4, .blocks = &block, .nblocks = 1};
     struct vm_liveness l;
     cr_assert_eq(vm_liveness_build(&it, &l), VM_OK);
     cr_assert_eq(l.ngaps, 4);
@@ -383,8 +386,8 @@ Test(liveness, working_set_in_pages_puts_small_blocks_together)
     struct vm_access acc[] = {{0, VM_READ, 0, 0}, {1, VM_READ, 0, 0}, {2, VM_WRITE, 0, 0}};
     struct vm_iter_op op = {.nacc = 3};
     struct vm_iter_block blocks[] = {{.size = 100}, {.size = 200}, {.size = 4097}};
-    struct vm_iteration it = {.ops = &op, .nops = 1, .accesses = acc, .naccesses = 3,
-                              .blocks = blocks, .nblocks = 3};
+    struct vm_iteration it = {
+        .ops = &op, .nops = 1, .accesses = acc, .naccesses = 3, .blocks = blocks, .nblocks = 3};
     cr_assert_eq(vm_liveness_work_pages(&it, 4096), 3);
     cr_assert_eq(vm_liveness_work_pages(&it, 100), 1 + 2 + 41);
 }

@@ -285,9 +285,10 @@ void program_draw(struct program *p, unsigned seed)
 
 void program_print(const struct program *p)
 {
-    printf("seed %u: layers %u steps %u accumulate %u setup %u first_differs %d upfront %d slices %d "
-           "quiet %d unknown maps/update/all %d/%d/%d marks %d constants %d rebinds %d: period %zu\n",
-           p->seed, p->layers, p->steps, p->accumulate, p->setup_ops, p->first_differs, p->upfront,
-           p->slices, p->quiet, p->unknown_maps, p->unknown_update, p->unknown_all, p->marks,
-           p->constants, p->rebinds, p->period);
+    printf(
+        "seed %u: layers %u steps %u accumulate %u setup %u first_differs %d upfront %d slices %d "
+        "quiet %d unknown maps/update/all %d/%d/%d marks %d constants %d rebinds %d: period %zu\n",
+        p->seed, p->layers, p->steps, p->accumulate, p->setup_ops, p->first_differs, p->upfront,
+        p->slices, p->quiet, p->unknown_maps, p->unknown_update, p->unknown_all, p->marks,
+        p->constants, p->rebinds, p->period);
 }

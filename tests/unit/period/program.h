@@ -22,12 +22,12 @@ struct program {
     bool unknown_all;    /* no library call is typed */
     bool marks;          /* vmem_step() after each iteration */
     bool constants;      /* layers also read a constant block */
-    bool rebinds;        /* each micro-batch has a new input block; the old one goes once that is filled */
+    bool rebinds; /* each micro-batch has a new input block; the old one goes once that is filled */
     unsigned seed;
     /* results */
-    size_t period;       /* ops of one iteration (not the first if it differs)  */
-    size_t micro_batch;  /* ops of one micro-batch */
-    size_t ends[64];     /* position just after each iteration (the first 64) */
+    size_t period;      /* ops of one iteration (not the first if it differs)  */
+    size_t micro_batch; /* ops of one micro-batch */
+    size_t ends[64];    /* position just after each iteration (the first 64) */
 };
 
 /* Appends to the empty trace. Aborts the test when memory ends. */

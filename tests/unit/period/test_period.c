@@ -4,8 +4,8 @@
 #include "period.h"
 #include "program.h"
 
-/* Feeds event by event, as the recorder does. Every period reported on the way must be the right one.
- * Returns the position at which it was first found, 0 if never. */
+/* Feeds event by event, as the recorder does. Every period reported on the way must be the right
+ * one. Returns the position at which it was first found, 0 if never. */
 static size_t found_at(const struct vm_trace *full, size_t right, size_t *wrong)
 {
     struct vm_period_finder *f;
@@ -61,8 +61,13 @@ Test(period, accumulated_gradient_is_not_taken_for_the_iteration)
     for (int upfront = 0; upfront < 2; upfront++)
         for (int quiet = 0; quiet < 2; quiet++)
             for (unsigned k = 2; k <= 16; k *= 2) {
-                struct program p = {.layers = 4, .steps = 1, .accumulate = k, .iterations = 5,
-                                    .upfront = upfront, .quiet = quiet, .first_differs = quiet};
+                struct program p = {.layers = 4,
+                                    .steps = 1,
+                                    .accumulate = k,
+                                    .iterations = 5,
+                                    .upfront = upfront,
+                                    .quiet = quiet,
+                                    .first_differs = quiet};
                 expect_within(&p, 3);
             }
 }
@@ -70,8 +75,12 @@ Test(period, accumulated_gradient_is_not_taken_for_the_iteration)
 Test(period, time_step_is_not_taken_for_the_iteration, .timeout = 60)
 {
     for (int mode = 0; mode < 4; mode++) {
-        struct program p = {.layers = 2, .steps = 2048, .accumulate = 1, .iterations = 4,
-                            .upfront = mode & 1, .slices = mode & 2};
+        struct program p = {.layers = 2,
+                            .steps = 2048,
+                            .accumulate = 1,
+                            .iterations = 4,
+                            .upfront = mode & 1,
+                            .slices = mode & 2};
         expect_within(&p, 3);
     }
 }
@@ -88,8 +97,12 @@ Test(period, drawn_programs_are_found_within_three_iterations, .timeout = 120)
 Test(period, untyped_programs_need_a_repeat_more)
 {
     for (int upfront = 0; upfront < 2; upfront++) {
-        struct program p = {.layers = 3, .steps = 1, .accumulate = 1, .iterations = 6,
-                            .upfront = upfront, .unknown_all = true};
+        struct program p = {.layers = 3,
+                            .steps = 1,
+                            .accumulate = 1,
+                            .iterations = 6,
+                            .upfront = upfront,
+                            .unknown_all = true};
         expect_within(&p, 4);
     }
 }
@@ -99,8 +112,12 @@ Test(period, untyped_programs_need_a_repeat_more)
 Test(period, false_start_is_left_behind)
 {
     for (unsigned k = 2; k <= 12; k++) {
-        struct program p = {.layers = 3, .steps = 1, .accumulate = k, .iterations = 16,
-                            .upfront = true, .unknown_all = true};
+        struct program p = {.layers = 3,
+                            .steps = 1,
+                            .accumulate = k,
+                            .iterations = 16,
+                            .upfront = true,
+                            .unknown_all = true};
         struct vm_trace t = {0};
         struct vm_period *runs;
         size_t n;
@@ -120,7 +137,11 @@ Test(period, false_start_is_left_behind)
 /* The recorder begins anew when the program leaves a plan; what it knows goes with it. */
 Test(period, distrust_outlives_the_finder)
 {
-    struct program p = {.layers = 3, .steps = 1, .accumulate = 4, .iterations = 4, .upfront = true,
+    struct program p = {.layers = 3,
+                        .steps = 1,
+                        .accumulate = 4,
+                        .iterations = 4,
+                        .upfront = true,
                         .unknown_all = true};
     struct vm_trace t = {0};
     program_trace(&p, &t);
@@ -167,8 +188,8 @@ Test(period, inference_has_no_iteration)
         struct vm_event e = {.op_kind = VM_OP_COPY_HTOD, .sig = 1, .name = VM_NONE};
         struct vm_access a[3] = {{x, VM_WRITE | VM_TOTAL, 0, 0}};
         cr_assert_eq(vm_trace_add_op(&t, &e, a, 1, NULL), VM_OK);
-        e = (struct vm_event){.op_kind = VM_OP_LAUNCH, .layer = VM_LAYER_GEMM, .sig = 2,
-                              .name = VM_NONE};
+        e = (struct vm_event){
+            .op_kind = VM_OP_LAUNCH, .layer = VM_LAYER_GEMM, .sig = 2, .name = VM_NONE};
         a[0] = (struct vm_access){w, VM_READ, VM_ROLE_W, 0};
         a[1] = (struct vm_access){x, VM_READ, 0, 0};
         a[2] = (struct vm_access){y, VM_WRITE | VM_TOTAL, 0, 0};
@@ -194,13 +215,13 @@ Test(period, alternating_buffers_double_the_period)
         struct vm_event e = {.op_kind = VM_OP_COPY_HTOD, .sig = 1, .name = VM_NONE};
         struct vm_access a[2] = {{x[i % 2], VM_WRITE | VM_TOTAL, 0, 0}};
         cr_assert_eq(vm_trace_add_op(&t, &e, a, 1, NULL), VM_OK);
-        e = (struct vm_event){.op_kind = VM_OP_LAUNCH, .layer = VM_LAYER_GEMM, .sig = 2,
-                              .name = VM_NONE};
+        e = (struct vm_event){
+            .op_kind = VM_OP_LAUNCH, .layer = VM_LAYER_GEMM, .sig = 2, .name = VM_NONE};
         a[0].mode = VM_READ;
         a[1] = (struct vm_access){w, VM_READ, VM_ROLE_W, 0};
         cr_assert_eq(vm_trace_add_op(&t, &e, a, 2, NULL), VM_OK);
-        e = (struct vm_event){.op_kind = VM_OP_LAUNCH, .layer = VM_LAYER_ELEMENTWISE, .sig = 3,
-                              .name = VM_NONE};
+        e = (struct vm_event){
+            .op_kind = VM_OP_LAUNCH, .layer = VM_LAYER_ELEMENTWISE, .sig = 3, .name = VM_NONE};
         a[1].mode = VM_RW;
         cr_assert_eq(vm_trace_add_op(&t, &e, &a[1], 1, NULL), VM_OK);
     }

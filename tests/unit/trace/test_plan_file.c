@@ -8,10 +8,20 @@ static struct vm_plan make_plan(void)
 {
     static uint64_t sigs[] = {1, UINT64_MAX, 3};
     static struct vm_plan_block blocks[] = {
-        {.size = 100, .offset = 0, .free_op = 3, .alloc_ordinal = VM_NONE,
-         .flags = VM_BLK_PERSISTENT, .reason = VM_WHY_FITS},
-        {.size = 5000, .offset = 4096, .alloc_op = 1, .free_op = 4, .alloc_ordinal = 0,
-         .flags = VM_BLK_WRAPS, .trace_block = 7, .reason = VM_WHY_CAPACITY},
+        {.size = 100,
+         .offset = 0,
+         .free_op = 3,
+         .alloc_ordinal = VM_NONE,
+         .flags = VM_BLK_PERSISTENT,
+         .reason = VM_WHY_FITS},
+        {.size = 5000,
+         .offset = 4096,
+         .alloc_op = 1,
+         .free_op = 4,
+         .alloc_ordinal = 0,
+         .flags = VM_BLK_WRAPS,
+         .trace_block = 7,
+         .reason = VM_WHY_CAPACITY},
     };
     static struct vm_plan_action actions[] = {
         {.op = 0, .page = 1, .npages = 2, .kind = VM_ACT_OUT, .reason = VM_WHY_CAPACITY},
@@ -19,11 +29,25 @@ static struct vm_plan make_plan(void)
         {.op = 2, .page = 0, .npages = 1, .kind = VM_ACT_DROP, .reason = VM_WHY_DEAD},
     };
     static struct vm_iter_mem mem[] = {{0, 1, 1}, {1, 1, 0}};
-    return (struct vm_plan){.policy = "auto", .sigs = sigs, .nops = 3, .blocks = blocks,
-                            .nblocks = 2, .actions = actions, .nactions = 3, .mem = mem, .nmem = 2,
-                            .page_bytes = 4096, .budget_pages = 2, .pool_offset = 4096,
-                            .pool_bytes = 8192, .max_live_bytes = 5100, .predicted_ns = 10,
-                            .bound_ns = 9, .compute_ns = 8, .out_bytes = 8192, .in_bytes = 8192};
+    return (struct vm_plan){.policy = "auto",
+                            .sigs = sigs,
+                            .nops = 3,
+                            .blocks = blocks,
+                            .nblocks = 2,
+                            .actions = actions,
+                            .nactions = 3,
+                            .mem = mem,
+                            .nmem = 2,
+                            .page_bytes = 4096,
+                            .budget_pages = 2,
+                            .pool_offset = 4096,
+                            .pool_bytes = 8192,
+                            .max_live_bytes = 5100,
+                            .predicted_ns = 10,
+                            .bound_ns = 9,
+                            .compute_ns = 8,
+                            .out_bytes = 8192,
+                            .in_bytes = 8192};
 }
 
 static int read_text(const char *text, size_t n, struct vm_plan *p, struct vm_error *why)

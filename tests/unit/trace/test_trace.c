@@ -112,10 +112,14 @@ Test(trace_file, drawn_programs_come_back_as_they_were)
         program_trace(&p, &t);
         strcpy(t.device, "Simulated \"X\" \\ 12G");
         strcpy(t.clock, "simulated");
-        t.machine = (struct vm_machine){.device_bytes = UINT64_C(12) << 30, .host_bytes = 1,
-                                        .page_bytes = 2 << 20, .out_bps = 12.8e9,
-                                        .in_bps = 12345678901.000244140625, .copy_latency_ns = 0.1,
-                                        .map_ns = 1.0 / 3, .call_ns = 1700.5};
+        t.machine = (struct vm_machine){.device_bytes = UINT64_C(12) << 30,
+                                        .host_bytes = 1,
+                                        .page_bytes = 2 << 20,
+                                        .out_bps = 12.8e9,
+                                        .in_bps = 12345678901.000244140625,
+                                        .copy_latency_ns = 0.1,
+                                        .map_ns = 1.0 / 3,
+                                        .call_ns = 1700.5};
         write_all(&t, &text);
         cr_assert_eq(read_text(text.text, text.n, &back, &why), VM_OK, "%s", why.text);
         expect_same(&t, &back);
@@ -141,8 +145,12 @@ Test(trace_file, odd_values_come_back_as_they_were)
     cr_assert_eq(vm_trace_add_block(&t, UINT64_MAX, 7, UINT64_MAX - 1, &b), VM_OK);
     cr_assert_eq(vm_trace_add_name(&t, odd, 255, &name), VM_OK);
     cr_assert_eq(vm_trace_add_alloc(&t, 0, 1, 0, 3, UINT64_MAX, &c), VM_OK);
-    struct vm_event e = {.op_kind = VM_OP_MEMSET, .sig = UINT64_MAX, .name = name, .stream = 9,
-                         .flags = VM_OPF_PURE | VM_OPF_CALL_BEGIN, .layer = VM_LAYER_RNN,
+    struct vm_event e = {.op_kind = VM_OP_MEMSET,
+                         .sig = UINT64_MAX,
+                         .name = name,
+                         .stream = 9,
+                         .flags = VM_OPF_PURE | VM_OPF_CALL_BEGIN,
+                         .layer = VM_LAYER_RNN,
                          .dur_ns = 1};
     struct vm_access a[2] = {{b, VM_WRITE | VM_TOTAL, VM_ROLE_STATE, 0}, {c, VM_UNKNOWN, 0, 0}};
     cr_assert_eq(vm_trace_add_op(&t, &e, a, 2, NULL), VM_OK);
@@ -194,32 +202,42 @@ Test(trace_file, lies_get_a_line_with_the_place_and_the_reason)
         {"hello\n", ":1: no JSON object (column 1)", VM_EINVAL},
         {"{\"format\":\"vmem-plan\",\"version\":1}\n", ":1: not a vmem-trace file", VM_EINVAL},
         {"{\"format\":\"vmem-trace\"}\n", "\"version\" is missing", VM_EINVAL},
-        {"{\"format\":\"vmem-trace\",\"version\":2}\n", "version 2; this program reads up to version 1",
-         VM_EVERSION},
+        {"{\"format\":\"vmem-trace\",\"version\":2}\n",
+         "version 2; this program reads up to version 1", VM_EVERSION},
         {"{\"format\":\"vmem-trace\",\"version\":0}\n", "version 0", VM_EINVAL},
         {HEAD "{\"ev\":\"alloc\",\"id\":1,\"size\":-5}\n", ":2: \"size\" is negative", VM_EINVAL},
-        {HEAD "{\"ev\":\"alloc\",\"id\":1,\"size\":1.5}\n", ":2: \"size\" is not a whole", VM_EINVAL},
-        {HEAD "{\"ev\":\"alloc\",\"id\":1,\"size\":1e300}\n", ":2: \"size\" is too large", VM_EINVAL},
-        {HEAD "{\"ev\":\"alloc\",\"id\":1,\"size\":1e999}\n", ":2: \"size\" is too large", VM_EINVAL},
+        {HEAD "{\"ev\":\"alloc\",\"id\":1,\"size\":1.5}\n", ":2: \"size\" is not a whole",
+         VM_EINVAL},
+        {HEAD "{\"ev\":\"alloc\",\"id\":1,\"size\":1e300}\n", ":2: \"size\" is too large",
+         VM_EINVAL},
+        {HEAD "{\"ev\":\"alloc\",\"id\":1,\"size\":1e999}\n", ":2: \"size\" is too large",
+         VM_EINVAL},
         {HEAD "{\"ev\":\"alloc\",\"id\":1,\"size\":\"0xffffffffffff\"}\n", "at most", VM_EINVAL},
         {HEAD "{\"ev\":\"alloc\",\"id\":1,\"size\":NaN}\n", ":2: no JSON object", VM_EINVAL},
         {HEAD "{\"ev\":\"alloc\",\"id\":1,\"size\":\"12\"}\n", "is no number", VM_EINVAL},
         {HEAD "{\"ev\":\"alloc\",\"id\":1}\n", "\"size\" is missing", VM_EINVAL},
         {HEAD A1 A1, ":3: block 1 is there already", VM_EINVAL},
-        {HEAD A1 "{\"ev\":\"block\",\"id\":1,\"size\":1}\n", ":3: block 1 is there already", VM_EINVAL},
-        {HEAD "{\"ev\":\"free\",\"id\":1}\n", ":2: block 1 is freed before it is allocated", VM_EINVAL},
+        {HEAD A1 "{\"ev\":\"block\",\"id\":1,\"size\":1}\n", ":3: block 1 is there already",
+         VM_EINVAL},
+        {HEAD "{\"ev\":\"free\",\"id\":1}\n", ":2: block 1 is freed before it is allocated",
+         VM_EINVAL},
         {HEAD A1 "{\"ev\":\"free\",\"id\":1}\n{\"ev\":\"free\",\"id\":1}\n",
          ":4: block 1 is freed after it was freed", VM_EINVAL},
         {HEAD A1 "{\"ev\":\"op\",\"sig\":\"0x1\",\"acc\":[[2,\"r\"]]}\n",
          ":3: block 2 is used before it is allocated", VM_EINVAL},
-        {HEAD A1 "{\"ev\":\"op\",\"sig\":\"0x1\",\"acc\":[[1,\"x\"]]}\n", "'x' is no access mode", VM_EINVAL},
-        {HEAD A1 "{\"ev\":\"op\",\"sig\":\"0x1\",\"acc\":[[1,\"rt\"]]}\n", "\"rt\" is no access", VM_EINVAL},
-        {HEAD A1 "{\"ev\":\"op\",\"sig\":\"0x1\",\"acc\":[1,2]}\n", "\"acc\" is no list", VM_EINVAL},
+        {HEAD A1 "{\"ev\":\"op\",\"sig\":\"0x1\",\"acc\":[[1,\"x\"]]}\n", "'x' is no access mode",
+         VM_EINVAL},
+        {HEAD A1 "{\"ev\":\"op\",\"sig\":\"0x1\",\"acc\":[[1,\"rt\"]]}\n", "\"rt\" is no access",
+         VM_EINVAL},
+        {HEAD A1 "{\"ev\":\"op\",\"sig\":\"0x1\",\"acc\":[1,2]}\n", "\"acc\" is no list",
+         VM_EINVAL},
         {HEAD A1 "{\"ev\":\"op\",\"sig\":\"0x1\",\"acc\":{}}\n", "\"acc\" is no list", VM_EINVAL},
         {HEAD A1 "{\"ev\":\"op\",\"acc\":[]}\n", "\"sig\" is missing", VM_EINVAL},
         {HEAD "{\"ev\":\"op\",\"sig\":\"0x1\",\"name\":0}\n", "before there is one", VM_EINVAL},
-        {HEAD "{\"ev\":\"name\",\"name\":1,\"text\":\"a\"}\n", "out of order, 0 is next", VM_EINVAL},
-        {HEAD "{\"ev\":\"op\",\"sig\":\"0xfffffffffffffffff\"}\n", "\"sig\" is no number", VM_EINVAL},
+        {HEAD "{\"ev\":\"name\",\"name\":1,\"text\":\"a\"}\n", "out of order, 0 is next",
+         VM_EINVAL},
+        {HEAD "{\"ev\":\"op\",\"sig\":\"0xfffffffffffffffff\"}\n", "\"sig\" is no number",
+         VM_EINVAL},
         {HEAD "{\"ev\":\"op\",\"sig\":\"0x-1\"}\n", "\"sig\" is no number", VM_EINVAL},
         {HEAD "{\"ev\":\"op\",\"sig\":\"0x1\",\"stream\":70000}\n", "at most 65535", VM_EINVAL},
         {HEAD "[1]\n", ":2: no JSON object", VM_EINVAL},
@@ -246,7 +264,8 @@ Test(trace_file, zero_bytes_and_terminal_controls_stay_out_of_messages)
     static const char zero[] = HEAD "{\"ev\":\"st\0ep\"}\n";
     cr_assert_eq(read_text(zero, sizeof zero - 1, &t, &why), VM_EINVAL);
     cr_assert(strstr(why.text, ":2: holds a zero byte"));
-    static const char control[] = HEAD A1 "{\"ev\":\"op\",\"sig\":\"0x1\",\"acc\":[[1,\"\\u001b[2J\"]]}\n";
+    static const char control[] =
+        HEAD A1 "{\"ev\":\"op\",\"sig\":\"0x1\",\"acc\":[[1,\"\\u001b[2J\"]]}\n";
     cr_assert_eq(read_text(control, sizeof control - 1, &t, &why), VM_EINVAL);
     for (const char *c = why.text; *c; c++)
         cr_assert_geq((unsigned char)*c, 0x20);
@@ -273,13 +292,15 @@ Test(trace_file, deep_nesting_and_long_lines_are_survived)
 
 Test(trace_file, what_is_unknown_is_passed_over)
 {
-    static const char text[] =
-        "{\"format\":\"vmem-trace\",\"version\":1,\"made_by\":{\"x\":[1,2]},\"machine\":{\"warp\":9}}\n"
-        "{\"ev\":\"weather\",\"rain\":true}\n"
-        "{\"ev\":\"alloc\",\"id\":1,\"size\":100,\"colour\":\"red\",\"flags\":[\"round\",\"keep\"]}\n"
-        "{\"ev\":\"op\",\"op\":\"teleport\",\"layer\":\"onion\",\"sig\":\"0x1\",\"flags\":[\"odd\"],"
-        "\"acc\":[[1,\"r\",\"hero\",5]]}\n\n"
-        "{\"ev\":\"hint\",\"id\":1,\"hint\":\"polish\"}\n";
+    static const char text[] = "{\"format\":\"vmem-trace\",\"version\":1,\"made_by\":{\"x\":[1,2]},"
+                               "\"machine\":{\"warp\":9}}\n"
+                               "{\"ev\":\"weather\",\"rain\":true}\n"
+                               "{\"ev\":\"alloc\",\"id\":1,\"size\":100,\"colour\":\"red\","
+                               "\"flags\":[\"round\",\"keep\"]}\n"
+                               "{\"ev\":\"op\",\"op\":\"teleport\",\"layer\":\"onion\",\"sig\":"
+                               "\"0x1\",\"flags\":[\"odd\"],"
+                               "\"acc\":[[1,\"r\",\"hero\",5]]}\n\n"
+                               "{\"ev\":\"hint\",\"id\":1,\"hint\":\"polish\"}\n";
     struct vm_trace t;
     struct vm_error why;
     cr_assert_eq(read_text(text, sizeof text - 1, &t, &why), VM_OK, "%s", why.text);

@@ -36,9 +36,27 @@ Test(units, sizes_are_read_as_people_write_them)
 
 Test(units, what_is_no_size_is_refused)
 {
-    static const char *const rows[] = {"", " ", "G", "-1", "+1", "1.", ".5G", "1,5G", "12Gi", "12X", "12GG",
-                                       "1 2", "0x10", "1e9", "nan", "18446744073709551616",
-                                       "99999999999T", "12GiB!", "60%%", "% 60", "12P"};
+    static const char *const rows[] = {"",
+                                       " ",
+                                       "G",
+                                       "-1",
+                                       "+1",
+                                       "1.",
+                                       ".5G",
+                                       "1,5G",
+                                       "12Gi",
+                                       "12X",
+                                       "12GG",
+                                       "1 2",
+                                       "0x10",
+                                       "1e9",
+                                       "nan",
+                                       "18446744073709551616",
+                                       "99999999999T",
+                                       "12GiB!",
+                                       "60%%",
+                                       "% 60",
+                                       "12P"};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         uint64_t bytes = 42;
         cr_expect_eq(vm_size_parse(rows[i], 1000, &bytes), VM_EINVAL, "'%s'", rows[i]);
