@@ -17,6 +17,9 @@
 #include <stdint.h>
 
 #include "vm_names.h"
+#if CUDA_VERSION < 12080
+#error "the hook table needs the headers of CUDA 12.8 or newer (drivers from 12.4 on are served)"
+#endif
 #include "runtime.h"
 #include "scope.h"
 #include "log.h"

@@ -72,6 +72,36 @@ static void *worker(void *arg)
     return NULL;
 }
 
+/* The very first calls of the process, all at once: the driver is opened by one of them. */
+static pthread_barrier_t line;
+
+static void *first_call(void *arg)
+{
+    int n = -1, version = 0;
+    CUresult early;
+    pthread_barrier_wait(&line);
+    early = cuDeviceGetCount(&n); /* before or after another thread's cuInit */
+    if (early != CUDA_SUCCESS && early != CUDA_ERROR_NOT_INITIALIZED)
+        require(early, "early count");
+    require(cuDriverGetVersion(&version), "version");
+    require(cuInit(0), "init");
+    require(cuDeviceGetCount(&n), "count");
+    if (n != 1 || version <= 0)
+        require(CUDA_ERROR_UNKNOWN, "what the first calls say");
+    return NULL;
+}
+
+static void rush(void)
+{
+    pthread_t t[THREADS];
+    pthread_barrier_init(&line, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&t[i], NULL, first_call, NULL) != 0)
+            exit(1);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(t[i], NULL);
+}
+
 int main(void)
 {
     pthread_t t[THREADS];
@@ -83,7 +113,7 @@ int main(void)
         snprintf(names[i], sizeof names[i], "kernel%d", i);
         kernels[i] = (struct simgpu_kernel){names[i], layout, 2, no_touches, no_body, NULL};
     }
-    require(cuInit(0), "init");
+    rush();
     require(cuDevicePrimaryCtxRetain(&ctx, 0), "retain");
     require(cuCtxSetCurrent(ctx), "context");
     require(cuMemAlloc(&block, 4096), "block");
