@@ -304,6 +304,32 @@ def test_help_is_there():
     expect(vmem().returncode == 2, "no command is no success")
 
 
+def words_missing_from(page):
+    source = (SOURCE / "planner" / "words.c").read_text()
+    words = set(re.findall(r'\{\w+, "(\w+)"\}', source))
+    fields = set(re.findall(r'vm_json_(?:u64|hex|text|real|open)\(&?j, "(\w+)"',
+                            "".join((SOURCE / "planner" / f"{n}_write.c").read_text()
+                                    for n in ("trace", "plan"))))
+    expect(len(words) > 40 and len(fields) > 30, "words.c is not understood any more")
+    return sorted(w for w in words | fields if f"`{w}`" not in page and f'"{w}"' not in page)
+
+
+def test_formats_page_names_every_word():
+    page = (SOURCE / "docs" / "formats.md").read_text()
+    expect(not words_missing_from(page), f"docs/formats.md lacks {words_missing_from(page)}")
+    # a planted gap is noticed
+    expect(words_missing_from(page.replace("`elementwise`", "")) == ["elementwise"], "a gap is not noticed")
+
+
+def test_man_page_names_every_option():
+    page = (SOURCE / "docs" / "vmem.1").read_text().replace("\\-", "-")
+    for command in ("trace", "plan"):
+        options = re.findall(r"^  (--?[a-z-]+)", vmem(command, "--help").stdout, re.M)
+        expect(len(options) >= 4, f"{command}: {options}")
+        for o in options:
+            expect(o in page, f"docs/vmem.1 lacks {command} {o}")
+
+
 if __name__ == "__main__":
     globals()["test_" + sys.argv[1]]()
     print("passed")
