@@ -62,6 +62,13 @@ static int add_layer(struct vdnn *v, size_t *cap, uint32_t block, bool conv)
     return VM_OK;
 }
 
+/* The kinds of layers whose X moves; activations work in place, the classifier stays. */
+static bool extracts_features(unsigned layer)
+{
+    return layer == VM_LAYER_CONV || layer == VM_LAYER_POOL || layer == VM_LAYER_LRN ||
+           layer == VM_LAYER_NORM;
+}
+
 /* The layers in forward order: every forward call that names an X. */
 static int find_layers(struct vdnn *v)
 {
@@ -76,7 +83,7 @@ static int find_layers(struct vdnn *v)
             if (it->accesses[i].role == VM_ROLE_X) {
                 if (add_layer(v, &cap, it->accesses[i].block, op->layer == VM_LAYER_CONV))
                     return VM_ENOMEM;
-                v->layers[v->n - 1].away = op->layer == VM_LAYER_CONV || op->layer == VM_LAYER_POOL;
+                v->layers[v->n - 1].away = extracts_features(op->layer);
                 break;
             }
     }
@@ -336,7 +343,7 @@ static int plan_dyn(const struct vm_policy_input *in, struct vm_plan *plan, stru
 
 const struct vm_policy vm_policy_vdnn_all = {
     .name = "vdnn-all",
-    .summary = "vDNN: the input of every convolution and pooling layer moves",
+    .summary = "vDNN: the input of every convolution, pooling and normalisation layer moves",
     .plan = plan_all,
     .uses_plan = 1,
     .may_page = 1,
