@@ -68,7 +68,7 @@ static const struct {
 #undef PRICE
 };
 
-uint32_t sg_call_cost(enum sg_id id)
+static uint32_t call_cost(enum sg_id id)
 {
     if (!costs[id])
         for (size_t i = 0; i < sizeof price_rows / sizeof *price_rows; i++)
@@ -121,7 +121,7 @@ static void after_fork(void)
     forked = sg.inited;
 }
 
-void sg_call_log(enum sg_id id)
+static void log_call(enum sg_id id)
 {
     static FILE *f;
     static bool failed;
@@ -155,7 +155,7 @@ CUresult sg_enter(enum sg_id id, bool ptds)
     sg.calls[id]++;
     sg.entered++;
     if (sg.cfg.call_log)
-        sg_call_log(id);
+        log_call(id);
     if (forked || (!sg.inited && !before_init_ok(id)))
         return before_init_ok(id) && id != SG_ID_cuInit ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
     if (!sg.inited)
@@ -164,7 +164,7 @@ CUresult sg_enter(enum sg_id id, bool ptds)
     sg.ptds = ptds;
     if (!of_a_poll_loop(id))
         sg.poll_epoch++;
-    sg.host_ns += sg_call_cost(id);
+    sg.host_ns += call_cost(id);
     sg_advance();
     return sg_fault_for(id);
 }

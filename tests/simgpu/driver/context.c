@@ -13,7 +13,7 @@ struct sg_ctx *sg_current_raw(void)
     return depth ? stack[depth - 1] : NULL;
 }
 
-void sg_set_current(struct sg_ctx *c)
+static void set_current(struct sg_ctx *c)
 {
     if (depth)
         stack[depth - 1] = c;
@@ -34,7 +34,7 @@ CUresult sg_current(struct sg_ctx **out)
     return CUDA_SUCCESS;
 }
 
-CUresult sg_ctx_new(int device, unsigned flags, bool primary, struct sg_ctx **out)
+static CUresult ctx_new(int device, unsigned flags, bool primary, struct sg_ctx **out)
 {
     struct sg_device *d = &sg.dev[device];
     size_t bytes = sg.cfg.preset.context_bytes;
@@ -96,7 +96,7 @@ SG_CALL(cuDevicePrimaryCtxRetain, (CUcontext * out, CUdevice dev), (out, dev))
     SG_CHECK(device_ok(dev), CUDA_ERROR_INVALID_DEVICE);
     struct sg_device *d = &sg.dev[dev];
     if (!d->primary)
-        SG_TRY(sg_ctx_new(dev, d->primary_flags, true, &d->primary));
+        SG_TRY(ctx_new(dev, d->primary_flags, true, &d->primary));
     d->primary->primary_refs++;
     *out = (CUcontext)d->primary;
     return CUDA_SUCCESS;
@@ -177,7 +177,7 @@ static CUresult create(CUcontext *out, unsigned flags, CUdevice dev)
     SG_CHECK(out, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(device_ok(dev), CUDA_ERROR_INVALID_DEVICE);
     SG_CHECK(depth < STACK, CUDA_ERROR_OUT_OF_MEMORY);
-    SG_TRY(sg_ctx_new(dev, flags, false, &c));
+    SG_TRY(ctx_new(dev, flags, false, &c));
     stack[depth++] = c;
     *out = (CUcontext)c;
     return CUDA_SUCCESS;
@@ -258,7 +258,7 @@ SG_CALL(cuCtxPopCurrent_v2, (CUcontext * out), (out))
 SG_CALL(cuCtxSetCurrent, (CUcontext ctx), (ctx))
 {
     SG_CHECK(!ctx || sg_handle_is(SG_H_CTX, ctx), CUDA_ERROR_INVALID_CONTEXT);
-    sg_set_current((struct sg_ctx *)ctx);
+    set_current((struct sg_ctx *)ctx);
     return CUDA_SUCCESS;
 }
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 EXTRA = ["cudaProfiler.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h"]
-DEFINED = re.compile(r"^SG_(?:CALL|ALIAS)\((\w+)|^SG_CALL_S\((\w+),\s*(\w+)|^SG_STREAM_ALIAS\((\w+),\s*(\w+)", re.M)
+DEFINED = re.compile(r"^SG_CALL\((\w+)|^SG_CALL_S\((\w+),\s*(\w+)", re.M)
 PROTO = re.compile(r"CUresult\s+(?:CUDAAPI\s+)?(cu[A-Z]\w*)\s*\(")
 
 

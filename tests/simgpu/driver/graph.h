@@ -62,7 +62,6 @@ bool sg_node_reaches(struct sg_gnode *from, const struct sg_gnode *to); /* along
 struct sg_op *sg_op_clone(const struct sg_op *op);
 CUresult sg_graph_alloc_node(struct sg_graph *g, size_t bytes, struct sg_gnode *const *deps,
                              unsigned ndeps, struct sg_gnode **out);
-CUresult sg_exec_launch(struct sg_exec *e, struct sg_stream *s);
 /* Puts new parameters into a node of the same type; op is taken. */
 CUresult sg_node_set_op(struct sg_gnode *n, struct sg_op *op);
 

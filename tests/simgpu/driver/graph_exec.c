@@ -212,7 +212,7 @@ static void enqueue_node(const struct sg_gnode *n, struct sg_op *op, struct sg_o
     sg_enqueue_end(op);
 }
 
-CUresult sg_exec_launch(struct sg_exec *e, struct sg_stream *s)
+static CUresult exec_launch(struct sg_exec *e, struct sg_stream *s)
 {
     const struct sg_graph *g = e->graph;
     struct sg_op **ops = calloc(g->n + 2, sizeof *ops);
@@ -250,7 +250,7 @@ SG_CALL_S(cuGraphLaunch, cuGraphLaunch_ptsz, (CUgraphExec he, CUstream hs), (he,
     SG_TRY(sg_stream_of(hs, &s));
     SG_CHECK(!s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     SG_TRY(sg_capture_check_legacy(s));
-    return sg_exec_launch(e, s);
+    return exec_launch(e, s);
 }
 SG_CALL_S(cuGraphUpload, cuGraphUpload_ptsz, (CUgraphExec he, CUstream hs), (he, hs))
 {

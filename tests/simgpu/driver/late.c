@@ -24,13 +24,19 @@ void sg_late_ready(struct sg_op *op)
     ready[nready++] = op;
 }
 
+static void reshuffle(void)
+{
+    for (size_t i = 0; i < nready; i++)
+        ready[i]->stream->weight = (unsigned)(sg_random() & 0xffff);
+}
+
 /* Marks the pending operations that target waits for; answers whether only those shall run. */
 bool sg_late_need(struct sg_op *target)
 {
     static struct sg_op **stack;
     static size_t cstack;
     size_t n = 0;
-    sg_late_reshuffle();
+    reshuffle();
     if (sg_random() % 2)
         return false;
     epoch++;
@@ -50,12 +56,6 @@ bool sg_late_need(struct sg_op *target)
             }
     }
     return true;
-}
-
-void sg_late_reshuffle(void)
-{
-    for (size_t i = 0; i < nready; i++)
-        ready[i]->stream->weight = (unsigned)(sg_random() & 0xffff);
 }
 
 /* The first of the heaviest streams, from a random start. */

@@ -18,7 +18,7 @@ struct sg_op *sg_op_new(enum sg_op_kind kind, enum sg_engine_id engine)
 }
 
 /* Frees what the operation carries; it stays as a mark of what was done. */
-void sg_op_clear(struct sg_op *op)
+static void op_clear(struct sg_op *op)
 {
     if (op->kind == SG_OP_KERNEL) {
         free(op->u.kernel.params);
@@ -36,7 +36,7 @@ void sg_op_unref(struct sg_op *op)
 {
     if (!op || --op->refs)
         return;
-    sg_op_clear(op);
+    op_clear(op);
     for (unsigned i = 0; i < op->nin; i++)
         sg_op_unref(op->in[i]);
     sg_race_clock_free(op);
@@ -127,12 +127,12 @@ void sg_enqueue_end(struct sg_op *op)
         sg_sched_ready(op, op->ready_ns);
 }
 
-void sg_enqueue(struct sg_stream *s, struct sg_op *op)
+static void enqueue(struct sg_stream *s, struct sg_op *op)
 {
     sg_enqueue_wait(s, op, NULL);
 }
 
-/* As sg_enqueue; op also waits for `other`, of whatever stream. */
+/* As enqueue; op also waits for `other`, of whatever stream. */
 void sg_enqueue_wait(struct sg_stream *s, struct sg_op *op, struct sg_op *other)
 {
     sg_enqueue_begin(s, op, s->lane);
@@ -154,7 +154,7 @@ CUresult sg_submit(struct sg_stream *s, struct sg_op *op)
         sg_op_unref(op);
         return r;
     }
-    sg_enqueue(s, op);
+    enqueue(s, op);
     sg_sched_bound(s);
     sg_op_unref(op);
     return CUDA_SUCCESS;
@@ -198,7 +198,7 @@ void sg_op_done(struct sg_op *op, uint64_t at)
     free(op->in);
     op->out = op->in = NULL;
     op->nout = op->cout = op->nin = op->cin = 0;
-    sg_op_clear(op);
+    op_clear(op);
     op->stream = NULL;
     sg.pending--;
     s->pending--;

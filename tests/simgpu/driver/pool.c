@@ -140,7 +140,8 @@ static struct sg_range *reuse(struct sg_pool *p, size_t bytes, const struct sg_s
 }
 
 /* A block for work that follows in s. */
-CUresult sg_pool_alloc(struct sg_pool *p, size_t bytes, struct sg_stream *s, struct sg_range **out)
+static CUresult pool_alloc(struct sg_pool *p, size_t bytes, struct sg_stream *s,
+                           struct sg_range **out)
 {
     struct sg_range *r = reuse(p, bytes, s);
     if (!r) {
@@ -167,7 +168,7 @@ CUresult sg_pool_alloc(struct sg_pool *p, size_t bytes, struct sg_stream *s, str
     return CUDA_SUCCESS;
 }
 
-CUresult sg_pool_give_back(struct sg_range *r, struct sg_stream *s)
+static CUresult pool_give_back(struct sg_range *r, struct sg_stream *s)
 {
     struct sg_op *op = sg_op_new(SG_OP_FREE, SG_ENG_NONE);
     SG_CHECK(op, CUDA_ERROR_OUT_OF_MEMORY);
@@ -211,7 +212,7 @@ static CUresult alloc_async(CUdeviceptr *out, size_t bytes, struct sg_pool *p, s
     SG_CHECK(out && bytes, CUDA_ERROR_INVALID_VALUE);
     if (s->capture)
         return sg_capture_alloc(s, bytes, out);
-    SG_TRY(sg_pool_alloc(p, bytes, s, &r));
+    SG_TRY(pool_alloc(p, bytes, s, &r));
     *out = r->va;
     return CUDA_SUCCESS;
 }
@@ -247,7 +248,7 @@ SG_CALL_S(cuMemFreeAsync, cuMemFreeAsync_ptsz, (CUdeviceptr ptr, CUstream hs), (
     if (r && r->va == ptr && r->of_graph)
         return CUDA_SUCCESS; /* goes with its graphs */
     SG_CHECK(r && r->va == ptr && r->kind == SG_POOL && !r->freed, CUDA_ERROR_INVALID_VALUE);
-    return sg_pool_give_back(r, s);
+    return pool_give_back(r, s);
 }
 
 SG_CALL(cuDeviceGetDefaultMemPool, (CUmemoryPool * out, CUdevice dev), (out, dev))

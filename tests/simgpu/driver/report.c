@@ -45,7 +45,7 @@ void sg_kernel_log(const struct sg_op *op)
                 op->left_ns, (unsigned long long)op->start_ns, k->name);
 }
 
-void sg_report_write(void)
+static void report_write(void)
 {
     char name[4096];
     report_name(name, sizeof name);
@@ -92,5 +92,5 @@ __attribute__((destructor)) static void at_exit(void)
     if (sg.inited && sg.pid == (int)getpid())
         sg_machine_leave();
     if (sg.inited && sg.cfg.report && *sg.cfg.report && sg.pid == (int)getpid())
-        sg_report_write();
+        report_write();
 }

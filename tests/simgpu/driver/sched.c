@@ -130,7 +130,7 @@ static void start_next(struct sg_device *d, int e, uint64_t now)
     }
 }
 
-void sg_time_ready(struct sg_op *op, uint64_t at)
+static void time_ready(struct sg_op *op, uint64_t at)
 {
     op->state = SG_READY;
     heap_push((struct event){.at = at > sg.dev_ns ? at : sg.dev_ns, .what = READY, .op = op});
@@ -158,7 +158,7 @@ static void play_ready(struct sg_op *op, uint64_t now)
     start_next(d, (int)op->engine, now);
 }
 
-bool sg_time_step(uint64_t until)
+static bool time_step(uint64_t until)
 {
     if (!nheap || heap[0].at > until)
         return false;
@@ -182,7 +182,7 @@ bool sg_time_step(uint64_t until)
     return true;
 }
 
-uint64_t sg_time_next(void)
+static uint64_t time_next(void)
 {
     while (nheap && heap[0].what == FINISH &&
            heap[0].device->engine[heap[0].engine].gen != heap[0].gen)
@@ -193,7 +193,7 @@ uint64_t sg_time_next(void)
 void sg_sched_ready(struct sg_op *op, uint64_t at)
 {
     if (sg.cfg.mode == SG_TIMING)
-        sg_time_ready(op, at);
+        time_ready(op, at);
     else
         sg_late_ready(op);
 }
@@ -219,7 +219,7 @@ void sg_run_hostfn(struct sg_op *op)
 void sg_advance(void)
 {
     if (sg.cfg.mode == SG_TIMING)
-        while (sg_time_step(sg.host_ns))
+        while (time_step(sg.host_ns))
             ;
 }
 
@@ -230,7 +230,7 @@ void sg_host_spend(uint64_t ns)
 
 bool sg_play_one(void)
 {
-    bool moved = sg.cfg.mode == SG_TIMING ? sg_time_step(UINT64_MAX) : sg_late_step(NULL, false);
+    bool moved = sg.cfg.mode == SG_TIMING ? time_step(UINT64_MAX) : sg_late_step(NULL, false);
     if (moved && sg.cfg.mode == SG_TIMING && sg.dev_ns > sg.host_ns)
         sg.host_ns = sg.dev_ns;
     if (moved)
@@ -309,7 +309,7 @@ bool sg_poll(struct sg_op *op)
             if (op->polls > 8 || sg_random() % 4 == 0)
                 sg_late_step(op, false);
         } else if (op->polls > POLLS) {
-            uint64_t next = sg_time_next();
+            uint64_t next = time_next();
             if (next != UINT64_MAX && next > sg.host_ns)
                 sg.host_ns = next;
             sg_advance();
@@ -325,7 +325,7 @@ bool sg_poll(struct sg_op *op)
 void sg_sched_bound(struct sg_stream *s)
 {
     while (s->pending > QUEUE_DEPTH) {
-        if (sg.cfg.mode == SG_TIMING ? sg_time_step(UINT64_MAX) : sg_late_step(s->last, false)) {
+        if (sg.cfg.mode == SG_TIMING ? time_step(UINT64_MAX) : sg_late_step(s->last, false)) {
             if (sg.cfg.mode == SG_TIMING && sg.dev_ns > sg.host_ns)
                 sg.host_ns = sg.dev_ns;
             continue;

@@ -205,7 +205,7 @@ struct sg_stream {
     unsigned flags;
     int prio;
     uint64_t id;
-    bool legacy, destroyed, per_thread;
+    bool legacy, destroyed;
     struct sg_op *last;
     unsigned pending;
     unsigned lane;
@@ -305,8 +305,6 @@ void sg_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
     SG_ENTRY_(name, params, args, sg_body_##name, false)                                           \
     SG_ENTRY_(twin, params, args, sg_body_##name, true)                                            \
     static CUresult sg_body_##name params
-/* A second exported name (an older version with the same ABI) for the body of a SG_CALL above. */
-#define SG_ALIAS(name, other, params, args) SG_ENTRY_(name, params, args, sg_body_##other, false)
 
 #define SG_CHECK(cond, error)                                                                      \
     do {                                                                                           \
@@ -348,18 +346,13 @@ double sg_fault_copy_factor(void);
 size_t sg_fault_host_limit(void);
 uint64_t sg_random(void);
 double sg_random_unit(void);
-void sg_report_write(void);
-void sg_call_log(enum sg_id id);
 void sg_kernel_log(const struct sg_op *op); /* report.c: SIMGPU_KERNEL_LOG, as a kernel starts */
 extern const char *const sg_names[SG_ID_COUNT];
-uint32_t sg_call_cost(enum sg_id id);
 
 /* ---- contexts (context.c) ---- */
 CUresult sg_current(struct sg_ctx **out); /* current context; its sticky error if it has one */
 struct sg_ctx *sg_current_raw(void);
-void sg_set_current(struct sg_ctx *c);
 void sg_ctx_purge(struct sg_ctx *c); /* frees what the context owns */
-CUresult sg_ctx_new(int device, unsigned flags, bool primary, struct sg_ctx **out);
 
 /* ---- physical memory ---- */
 CUresult sg_phys_new(int device, size_t bytes, bool bare, struct sg_phys **out);
@@ -400,7 +393,6 @@ struct sg_op *sg_op_new(enum sg_op_kind kind, enum sg_engine_id engine);
 void sg_op_unref(struct sg_op *op);
 void sg_op_after(struct sg_op *op, struct sg_op *pred);
 CUresult sg_submit(struct sg_stream *s, struct sg_op *op); /* takes the reference of op */
-void sg_enqueue(struct sg_stream *s, struct sg_op *op);    /* past the capture check */
 void sg_enqueue_wait(struct sg_stream *s, struct sg_op *op, struct sg_op *other);
 /* The two halves of an enqueue whose edges the caller makes in between. */
 void sg_enqueue_begin(struct sg_stream *s, struct sg_op *op, unsigned lane);
@@ -414,7 +406,6 @@ void sg_host_spend(uint64_t ns);
 void sg_execute(struct sg_op *op);    /* exec.c: effects of the op; functional: contents too */
 double sg_duration(struct sg_op *op); /* exec.c: ns at full rate, known when it starts */
 void sg_op_describe(const struct sg_op *op, char *buf, size_t n);
-void sg_op_clear(struct sg_op *op);
 
 /* ---- capture (capture.c) ---- */
 CUresult sg_capture_add(struct sg_stream *s, struct sg_op *op); /* takes the reference of op */
@@ -428,9 +419,7 @@ CUresult sg_capture_event_record(struct sg_stream *s, struct sg_event *e);
 CUresult sg_capture_event_wait(struct sg_stream *s, struct sg_event *e);
 
 /* ---- pools (pool.c) ---- */
-CUresult sg_pool_alloc(struct sg_pool *p, size_t bytes, struct sg_stream *s, struct sg_range **out);
 CUresult sg_pool_of_device(int device, struct sg_pool **out);
-CUresult sg_pool_give_back(struct sg_range *r, struct sg_stream *s);
 void sg_pool_free_now(struct sg_range *r); /* cuMemFree of pool memory: everything is done */
 void sg_pool_freed(struct sg_op *op);      /* a stream-ordered free executes */
 void sg_pool_idle(void);                   /* the host synchronised: unused memory goes back */

@@ -10,15 +10,9 @@ void sg_op_done(struct sg_op *op, uint64_t at);
 /* Runs a host function outside the lock. */
 void sg_run_hostfn(struct sg_op *op);
 
-/* timing mode (sched.c) */
-void sg_time_ready(struct sg_op *op, uint64_t at);
-bool sg_time_step(uint64_t until); /* plays the next event if it is due; false: none is */
-uint64_t sg_time_next(void);       /* when the next event is due; UINT64_MAX: none */
-
 /* functional mode (late.c) */
 void sg_late_ready(struct sg_op *op);
 bool sg_late_step(struct sg_op *target, bool only_needed);
-void sg_late_reshuffle(void);
 bool sg_late_need(struct sg_op *target); /* marks what target waits for */
 
 #endif

@@ -28,7 +28,6 @@ static CUresult per_thread(struct sg_ctx *c, struct sg_stream **out)
     if (!*slot || (*slot)->ctx != c) {
         *slot = sg_stream_new(c, CU_STREAM_DEFAULT, 0);
         SG_CHECK(*slot, CUDA_ERROR_OUT_OF_MEMORY);
-        (*slot)->per_thread = true;
     }
     *out = *slot;
     return CUDA_SUCCESS;
