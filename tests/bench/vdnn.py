@@ -31,6 +31,7 @@ NETWORKS = [  # name, description, arguments
 ]
 POLICIES = ["vdnn-all", "vdnn-conv", "vdnn-dyn", "auto"]
 CARD, ORACLE, HOST = "titanx-12g", {"preset": "titanx-64g", "SIMGPU_MEMORY": "192GiB"}, "192GiB"
+LEAST_CUT = {"avg_cut_alexnet": 80, "avg_cut_overfeat": 83, "avg_cut_googlenet": 92}
 COLUMNS = [("network", "network", ""), ("policy", "policy", ""), ("bare", "bare", ""),
            ("maps_bytes", "all maps B", ","), ("max_bytes", "most B", ","),
            ("avg_bytes", "average B", ","), ("cut", "cut %", ".1f"),
@@ -207,4 +208,12 @@ benchlib.table(ROWS, COLUMNS)
 for R in ROWS:
     if "error" in R:
         print(f"{R['network']} {R['policy']}: {R['error']}")
-benchlib.write("vdnn", ROWS, figures(ROWS))
+FIGURES = figures(ROWS)
+benchlib.write("vdnn", ROWS, FIGURES)
+if not opt.network and not opt.policy and not opt.workspace:
+    SHORT = [f"{k} {FIGURES.get(k, 0):.1f} is below {v}" for k, v in LEAST_CUT.items()
+             if not FIGURES.get(k, 0) >= v]
+    if FIGURES["networks_trained"] < len(NETWORKS):
+        SHORT.append(f"only {FIGURES['networks_trained']} of {len(NETWORKS)} networks trained")
+    print("\n".join(SHORT), file=sys.stderr)
+    sys.exit(1 if SHORT else 0)
