@@ -143,39 +143,62 @@ static double fft_length(int n)
     return length;
 }
 
+/* Products at every frequency (8 flops each) and real transforms, planes of h x w points. `images` counts
+ * tiles too; data and filters are transformed data_times and filter_times. */
+static struct sg_conv_model fft_planes(const struct counts *q, enum sg_conv_dir dir, double h, double w,
+                                       double images, double data_times, double filter_times)
+{
+    struct sg_conv_model r = {.supported = 1, .kclass = SIMGPU_CLASS_CONV_FAST};
+    double points = h * (w / 2 + 1), data = images * (q->c + q->k), filters = q->k * q->c;
+    double m = dir == SG_CONV_BWD_DATA ? q->c : q->k, n = dir == SG_CONV_BWD_FILTER ? q->c : images;
+    double k = q->k * q->c * images / (m * n);
+    double planes = data * data_times + filters * filter_times;
+    r.flops = 8 * points * product(m, n, k) + 2.5 * h * w * log2(h * w) * planes;
+    r.bytes = q->x + q->y + q->w + 2 * 8 * points * planes;
+    r.workspace_bytes = (uint64_t)(8 * points * (data + filters));
+    return r;
+}
+
+/* What of the data, and of the filters, the tiled transforms keep at a time, in bytes. */
+#define FFT_PART (96.0 * 1024 * 1024)
+
+/* Tiles of `side` points, worked on in parts: for each part of the images all filters are transformed
+ * again; for the filter's gradient, the images for each part of the filters. */
+static struct sg_conv_model fft_tiles(const struct sg_conv_shape *s, const struct counts *q,
+                                      enum sg_conv_dir dir, double side)
+{
+    double rows = ceil(s->y.dim[3] / (side - s->w.dim[3] + 1));
+    double images = q->n * rows * ceil(s->y.dim[4] / (side - s->w.dim[4] + 1));
+    double plane = 8 * side * (side / 2 + 1);
+    double data = plane * images * (q->c + q->k), filters = plane * q->k * q->c;
+    double data_parts = ceil(data / FFT_PART), filter_parts = ceil(filters / FFT_PART);
+    int gradient = dir == SG_CONV_BWD_FILTER;
+    struct sg_conv_model r = fft_planes(q, dir, side, side, images, gradient ? filter_parts : 1,
+                                        gradient ? 1 : data_parts);
+    r.workspace_bytes = (uint64_t)(ceil(data / data_parts) + ceil(filters / filter_parts));
+    return r;
+}
+
 static struct sg_conv_model fft(const struct sg_conv_shape *s, const struct counts *q,
                                 enum sg_conv_dir dir, int tiled)
 {
-    struct sg_conv_model r = {.kclass = SIMGPU_CLASS_CONV_FAST};
+    struct sg_conv_model none = {0};
     int fh = s->w.dim[3], fw = s->w.dim[4];
     if (!unit_steps(s) || s->groups != 1 || fh <= s->pad[1] || fw <= s->pad[2]) {
-        return r;
+        return none;
     }
-    double h, w, tiles = 1;
     if (tiled) {
         if (fh > 16 || fw > 16) {
-            return r;
+            return none;
         }
-        h = w = 32;
-        tiles = ceil((double)s->y.dim[3] / (h - fh + 1)) * ceil((double)s->y.dim[4] / (w - fw + 1));
-    } else {
-        if (s->x.dim[3] + 2 * s->pad[1] > 256 || s->x.dim[4] + 2 * s->pad[2] > 256) {
-            return r;
-        }
-        h = fft_length(s->x.dim[3] + 2 * s->pad[1]);
-        w = fft_length(s->x.dim[4] + 2 * s->pad[2]);
+        struct sg_conv_model big = fft_tiles(s, q, dir, 32), small = fft_tiles(s, q, dir, 16);
+        return fh <= 8 && fw <= 8 && small.flops < big.flops ? small : big;
     }
-    double points = h * (w / 2 + 1), images = q->n * tiles;
-    double planes = images * (q->c + q->k) + q->k * q->c;
-    r.supported = 1;
-    r.workspace_bytes = (uint64_t)(8 * points * planes);
-    /* complex products (8 flops each) at every frequency, and the real transforms */
-    double m = dir == SG_CONV_BWD_DATA ? q->c : q->k, n = dir == SG_CONV_BWD_FILTER ? q->c : images;
-    double k = q->k * q->c * images / (m * n);
-    r.flops = 8 * points * product(m, n, k) +
-              2.5 * h * w * log2(h * w) * planes;
-    r.bytes = q->x + q->y + q->w + 2.0 * (double)r.workspace_bytes;
-    return r;
+    int rows = s->x.dim[3] + 2 * s->pad[1], cols = s->x.dim[4] + 2 * s->pad[2];
+    if (rows > 256 || cols > 256) {
+        return none;
+    }
+    return fft_planes(q, dir, fft_length(rows), fft_length(cols), q->n, 1, 1);
 }
 
 /* Part of the tiles that the algorithm with separate transforms works on at a time, in bytes. */

@@ -118,6 +118,13 @@ Test(guard, costs_follow_the_shapes)
     }
     struct sg_conv_model fast = sg_conv_model(&s, SG_CONV_FWD, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD);
     cr_assert(fast.supported && fast.kclass == SIMGPU_CLASS_CONV_FAST && fast.flops < plain / 1.4);
+    /* transforms in parts bound the workspace and pay by transforming again */
+    struct sg_conv_model whole = sg_conv_model(&s, SG_CONV_FWD, CUDNN_CONVOLUTION_FWD_ALGO_FFT);
+    struct sg_conv_model parts = sg_conv_model(&s, SG_CONV_FWD, CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING);
+    cr_assert(whole.supported && parts.supported);
+    cr_assert(parts.workspace_bytes <= 192u << 20 && whole.workspace_bytes > 192u << 20, "%llu and %llu",
+              (unsigned long long)parts.workspace_bytes, (unsigned long long)whole.workspace_bytes);
+    cr_assert(parts.flops < plain && whole.flops < plain);
     s.stride[2] = 2;
     cr_assert(!sg_conv_model(&s, SG_CONV_FWD, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD).supported);
     cr_assert(!sg_conv_model(&s, SG_CONV_FWD, CUDNN_CONVOLUTION_FWD_ALGO_FFT).supported);
