@@ -340,6 +340,54 @@ SG_CALL_S(cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz,
     return batch(dsts, srcs, sizes, n, NULL, s);
 }
 
+static CUresult operand(const CUmemcpy3DOperand *o, size_t width, size_t height, struct side *out)
+{
+    SG_CHECK(o->type != CU_MEMCPY_OPERAND_TYPE_ARRAY, CUDA_ERROR_NOT_SUPPORTED);
+    SG_CHECK(o->type == CU_MEMCPY_OPERAND_TYPE_POINTER, CUDA_ERROR_INVALID_VALUE);
+    size_t pitch = o->op.ptr.rowLength ? o->op.ptr.rowLength : width;
+    size_t rows = o->op.ptr.layerHeight ? o->op.ptr.layerHeight : height;
+    SG_CHECK(pitch >= width && rows >= height, CUDA_ERROR_INVALID_VALUE);
+    *out = (struct side){o->op.ptr.ptr, pitch, pitch * rows, -1};
+    return CUDA_SUCCESS;
+}
+
+static CUresult batch_3d(size_t n, const CUDA_MEMCPY3D_BATCH_OP *ops, size_t *fail,
+                         unsigned long long flags, CUstream hs)
+{
+    struct sg_stream *s;
+    SG_CHECK(ops && n && flags == 0, CUDA_ERROR_INVALID_VALUE);
+    SG_CHECK(hs != CU_STREAM_LEGACY && (hs || sg.ptds), CUDA_ERROR_INVALID_VALUE);
+    SG_TRY(sg_stream_of(hs, &s));
+    for (size_t i = 0; i < n; i++) {
+        struct side src, dst;
+        const CUextent3D *e = &ops[i].extent;
+        CUresult r = operand(&ops[i].src, e->width, e->height, &src);
+        if (r == CUDA_SUCCESS)
+            r = operand(&ops[i].dst, e->width, e->height, &dst);
+        if (r == CUDA_SUCCESS)
+            r = copy(dst, src, e->width, e->height, e->depth, s, true);
+        if (r != CUDA_SUCCESS) {
+            if (fail)
+                *fail = i;
+            return r;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+SG_CALL_S(cuMemcpy3DBatchAsync, cuMemcpy3DBatchAsync_ptsz,
+          (size_t n, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *fail, unsigned long long flags,
+           CUstream s),
+          (n, ops, fail, flags, s))
+{
+    return batch_3d(n, ops, fail, flags, s);
+}
+SG_CALL_S(cuMemcpy3DBatchAsync_v2, cuMemcpy3DBatchAsync_v2_ptsz,
+          (size_t n, CUDA_MEMCPY3D_BATCH_OP *ops, unsigned long long flags, CUstream s),
+          (n, ops, flags, s))
+{
+    return batch_3d(n, ops, NULL, flags, s);
+}
+
 /* ---- memsets ---- */
 CUresult sg_memset_op(const CUDA_MEMSET_NODE_PARAMS_v1 *p, struct sg_op **out)
 {

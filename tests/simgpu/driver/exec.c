@@ -138,6 +138,21 @@ static void run_memset(struct sg_op *op)
     }
 }
 
+static void run_memop(struct sg_op *op)
+{
+    const struct sg_memop *m = &op->u.memop;
+    size_t host_bytes = 0;
+    if (m->wait) {
+        uint64_t bad;
+        const char *why =
+            sg_touch(NULL, op->device, m->addr, m->bytes, SIMGPU_READ, &bad, &host_bytes);
+        if (why)
+            illegal(op, why, m->addr, m->bytes, bad, SIMGPU_READ);
+    } else if (touch(op, m->addr, m->bytes, SIMGPU_WRITE, &host_bytes)) {
+        sg_memop_store(m);
+    }
+}
+
 void sg_execute(struct sg_op *op)
 {
     if (op->kind == SG_OP_FREE) {
@@ -156,6 +171,8 @@ void sg_execute(struct sg_op *op)
         run_copy(op);
     else if (op->kind == SG_OP_MEMSET)
         run_memset(op);
+    else if (op->kind == SG_OP_MEMOP)
+        run_memop(op);
 }
 
 static double copy_ns(struct sg_op *op)

@@ -75,6 +75,8 @@ static size_t choose(bool only_needed)
 bool sg_late_step(struct sg_op *target, bool only_needed)
 {
     (void)target;
+    if (sg.parked)
+        sg_memop_recheck();
     if (!nready)
         return false;
     size_t i = choose(only_needed);
@@ -82,6 +84,10 @@ bool sg_late_step(struct sg_op *target, bool only_needed)
         return false;
     struct sg_op *op = ready[i];
     ready[i] = ready[--nready];
+    if (!sg_memop_ready(op)) {
+        sg_memop_park(op);
+        return true;
+    }
     if (sg_random() % 8 == 0)
         op->stream->weight = (unsigned)(sg_random() & 0xffff);
     op->state = SG_RUNNING;

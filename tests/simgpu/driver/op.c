@@ -230,6 +230,9 @@ void sg_op_describe(const struct sg_op *op, char *buf, size_t n)
     case SG_OP_FREE:
         snprintf(what, sizeof what, "stream-ordered free");
         break;
+    case SG_OP_MEMOP:
+        snprintf(what, sizeof what, op->u.memop.wait ? "wait for a word" : "write of a word");
+        break;
     case SG_OP_NOP:
         snprintf(what, sizeof what, "join");
         break;

@@ -139,6 +139,10 @@ static void time_ready(struct sg_op *op, uint64_t at)
 static void play_ready(struct sg_op *op, uint64_t now)
 {
     if (op->engine == SG_ENG_NONE) {
+        if (!sg_memop_ready(op)) {
+            sg_memop_park(op);
+            return;
+        }
         op->state = SG_RUNNING;
         op->start_ns = now;
         sg_execute(op);
@@ -160,6 +164,8 @@ static void play_ready(struct sg_op *op, uint64_t now)
 
 static bool time_step(uint64_t until)
 {
+    if (sg.parked)
+        sg_memop_recheck();
     if (!nheap || heap[0].at > until)
         return false;
     struct event e = heap_pop();

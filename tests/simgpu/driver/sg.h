@@ -126,7 +126,8 @@ enum sg_op_kind {
     SG_OP_EVENT,
     SG_OP_HOSTFN,
     SG_OP_NOP,
-    SG_OP_FREE
+    SG_OP_FREE,
+    SG_OP_MEMOP
 };
 enum sg_op_state { SG_QUEUED, SG_READY, SG_RUNNING, SG_DONE };
 
@@ -158,6 +159,11 @@ struct sg_hostfn {
     CUstream cb_stream;
     void *data;
 };
+struct sg_memop { /* a write of a word, or a wait for it (memop.c) */
+    uint64_t addr, value;
+    unsigned bytes, condition;
+    bool wait;
+};
 struct sg_clock; /* vector clock, race.c */
 
 struct sg_op {
@@ -184,6 +190,7 @@ struct sg_op {
         struct sg_copy copy;
         struct sg_memset memset;
         struct sg_hostfn hostfn;
+        struct sg_memop memop;
         struct {
             struct sg_range *range; /* may be gone when the operation executes ... */
             uint64_t va;            /* ... unless this still leads to it */
@@ -267,6 +274,7 @@ struct sg_state {
     uint64_t rng;
     unsigned hostfns; /* host functions that are executing, outside the lock */
     unsigned hostfns_pending;
+    unsigned parked; /* waits for words that do not have their value yet */
     uint64_t entered;                          /* calls so far */
     uint64_t poll_epoch;                       /* calls so far that a loop of polls does not make */
     unsigned pending;                          /* operations not yet done */
@@ -406,6 +414,12 @@ void sg_host_spend(uint64_t ns);
 void sg_execute(struct sg_op *op);    /* exec.c: effects of the op; functional: contents too */
 double sg_duration(struct sg_op *op); /* exec.c: ns at full rate, known when it starts */
 void sg_op_describe(const struct sg_op *op, char *buf, size_t n);
+
+/* ---- operations on words (memop.c) ---- */
+bool sg_memop_ready(const struct sg_op *op);
+void sg_memop_park(struct sg_op *op);
+void sg_memop_recheck(void);
+void sg_memop_store(const struct sg_memop *m);
 
 /* ---- capture (capture.c) ---- */
 CUresult sg_capture_add(struct sg_stream *s, struct sg_op *op); /* takes the reference of op */

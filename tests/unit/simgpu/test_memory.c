@@ -320,3 +320,48 @@ Test(memory, big_pinned_blocks_cost_no_memory_in_timing_mode)
         ((char *)p)[i] = 1;
     OK(cuMemFreeHost(p));
 }
+
+/* Boxes within larger ones, several in one call; not on the legacy default stream. */
+Test(memory, batches_of_3d_copies)
+{
+    START(F);
+    enum { W = 16, H = 4, D = 3, ROW = 32, ROWS = 6 };
+    static unsigned char box[W * H * D], back[W * H * D];
+    CUdeviceptr p;
+    CUstream s;
+    unsigned char *pinned;
+    size_t fail = 99;
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&p, ROW * ROWS * D));
+    OK(cuMemAllocHost((void **)&pinned, sizeof box));
+    for (size_t i = 0; i < sizeof box; i++)
+        pinned[i] = box[i] = (unsigned char)(i * 3);
+    CUDA_MEMCPY3D_BATCH_OP op = {
+        .src = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr = {.ptr = (CUdeviceptr)pinned}},
+        .dst = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER,
+                .op.ptr = {.ptr = p, .rowLength = ROW, .layerHeight = ROWS}},
+        .extent = {.width = W, .height = H, .depth = D},
+        .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+#if CUDA_VERSION >= 13000
+    (void)fail;
+    OK(cuMemcpy3DBatchAsync(1, &op, 0, s));
+    FAILS(cuMemcpy3DBatchAsync(1, &op, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+#else
+    OK(cuMemcpy3DBatchAsync(1, &op, &fail, 0, s));
+    FAILS(cuMemcpy3DBatchAsync(1, &op, &fail, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+#endif
+    OK(cuStreamSynchronize(s));
+    CUDA_MEMCPY3D c = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .srcDevice = p,
+                       .srcPitch = ROW,
+                       .srcHeight = ROWS,
+                       .dstMemoryType = CU_MEMORYTYPE_HOST,
+                       .dstHost = back,
+                       .dstPitch = W,
+                       .dstHeight = H,
+                       .WidthInBytes = W,
+                       .Height = H,
+                       .Depth = D};
+    OK(cuMemcpy3D(&c));
+    cr_assert_eq(memcmp(box, back, sizeof box), 0);
+}

@@ -257,6 +257,61 @@ Test(clock, a_waiting_thread_holds_nobody_up)
     (void)gate;
 }
 
+/* A stream waits for a word that another stream writes, or the host. */
+static void words_in(const char *mode)
+{
+    struct gpu g = START("SIMGPU_MODE", mode);
+    CUstream s, t;
+    CUdeviceptr flag_word, a;
+    unsigned out = 0;
+    volatile unsigned *pinned;
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&flag_word, 8));
+    OK(cuMemAlloc(&a, 4));
+    OK(cuMemAllocHost((void **)&pinned, 4));
+    *pinned = 0;
+    OK(cuMemsetD8(flag_word, 0, 8));
+    OK(cuCtxSynchronize());
+    OK(cuStreamWaitValue32(s, flag_word, 3, CU_STREAM_WAIT_VALUE_GEQ));
+    gpu_add(&g, a, 1, 1, s);
+    OK(cuMemsetD32Async(a, 10, 1, t));
+    OK(cuStreamWriteValue32(t, flag_word, 4, 0));
+    OK(cuStreamSynchronize(s));
+    OK(cuMemcpyDtoH(&out, a, 4));
+    if (mode[0] == 'f')
+        cr_assert_eq(out, 11);
+    OK(cuStreamWaitValue32(s, (CUdeviceptr)pinned, 7, CU_STREAM_WAIT_VALUE_EQ));
+    OK(cuLaunchHostFunc(s, raise_flag, NULL));
+    for (int i = 0; i < 100; i++)
+        FAILS(cuStreamQuery(s), CUDA_ERROR_NOT_READY);
+    cr_assert_eq(flag, 0);
+    *pinned = 7;
+    while (!flag) /* no call is made: the device sees the word by itself */
+        ;
+    OK(cuStreamSynchronize(s));
+    FAILS(cuStreamWaitValue32(s, flag_word + 2, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    CUstreamBatchMemOpParams p[2];
+    memset(p, 0, sizeof p);
+    p[0].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+    p[0].writeValue.address = flag_word;
+    p[0].writeValue.value64 = (cuuint64_t)1 << 40;
+    p[1].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+    p[1].waitValue.address = flag_word;
+    p[1].waitValue.value64 = (cuuint64_t)1 << 40;
+    p[1].waitValue.flags = CU_STREAM_WAIT_VALUE_AND;
+    OK(cuStreamBatchMemOp(t, 2, p, 0));
+    OK(cuStreamSynchronize(t));
+}
+Test(order, words_functional, .timeout = 30)
+{
+    words_in("functional");
+}
+Test(order, words_timing, .timeout = 30)
+{
+    words_in("timing");
+}
+
 Test(order, polling_ends)
 {
     struct gpu g = START(F);
