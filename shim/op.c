@@ -286,7 +286,8 @@ void vm_rt_op_after(struct vm_op *op, CUresult result)
     bool planned = following && vm_executor_op(d, op);
     vm_recorder_after(d, op, s, counted); /* may make a plan that begins with the next operation */
     if (following) {
-        if ((d->pressure && !planned) || s->thread)
+        /* a stream may join an open capture and leaves no more ticks then */
+        if ((d->pressure && !planned) || s->thread || d->captures > 0)
             vm_stream_tick(d, s);
         if (!planned)
             vm_residency_float(d);

@@ -30,12 +30,14 @@ struct pass {
     uint32_t lost;    /* block whose contents were dropped, VM_NO: none */
 };
 
-static void pass_block(struct vm_device *d, const struct vm_op_access *a, struct vm_stream *s,
-                       struct pass *p)
+/* captured: the operation goes into a graph; until that is launched, what it will overwrite counts. */
+static void pass_block(struct vm_device *d, const struct vm_op_access *a, bool captured,
+                       struct vm_stream *s, struct pass *p)
 {
     const struct vm_block *b = &d->blocks[a->block];
     /* Only of pages that hold nothing else may the old contents be given up. */
-    bool overwritten = (a->mode & VM_TOTAL) != 0 || b->regenerating || b->write_g == 0;
+    bool overwritten = (!captured && (a->mode & VM_TOTAL) != 0) || b->regenerating ||
+                       b->write_g == 0;
     if (vm_block_resident(d, b))
         return;
     if (vm_pager_fill(d, b->first, b->last - b->first + 1, &p->most) == 0)
@@ -105,7 +107,7 @@ static CUresult one_round(struct vm_device *d, struct vm_op *op, struct vm_strea
 {
     struct pass p = {.lost = VM_NO, .most = may_take(d, *stuck)};
     for (unsigned i = 0; i < op->nacc && p.error == CUDA_SUCCESS; i++)
-        pass_block(d, &op->acc[i], s, &p);
+        pass_block(d, &op->acc[i], op->captured, s, &p);
     if (d->broken != CUDA_SUCCESS)
         return d->broken;
     if (p.error != CUDA_SUCCESS)

@@ -167,11 +167,11 @@ static void see_progress(struct vm_device *d, struct vm_stream *s)
 
 static bool reached(struct vm_device *d, struct vm_stream *s, uint64_t g)
 {
-    if (s->capturing || enough(s, g))
-        return true;
-    see_progress(d, s);
     if (enough(s, g))
         return true;
+    see_progress(d, s);
+    if (enough(s, g) || (s->capturing && s->count == 0))
+        return true; /* what came before a capture has a tick; nothing in it runs by itself */
     uint64_t newest = s->count > 0 ? tick_at(s, s->count - 1)->g : 0;
     if (newest < g && newest < s->last_g && (!s->thread || s->thread == thread_id()))
         vm_stream_tick(d, s);
@@ -199,13 +199,15 @@ CUresult vm_stream_join(struct vm_device *d, struct vm_stream *s, uint64_t g)
         return CUDA_SUCCESS;
     for (unsigned i = 0; i < d->nstreams; i++) {
         struct vm_stream *o = d->streams[i];
-        if (o == s || o->capturing || reached(d, o, g))
+        if (o == s || reached(d, o, g))
             continue;
         /* The first tick that is late enough; reached() left one unless it could not. */
         struct vm_tick *t = NULL;
         for (unsigned k = 0; k < o->count && !t; k++)
             if (tick_at(o, k)->g >= g || tick_at(o, k)->g >= o->last_g)
                 t = tick_at(o, k);
+        if (!t && o->capturing && o->count > 0)
+            t = tick_at(o, o->count - 1);
         if (!t)
             return CUDA_ERROR_UNKNOWN;
         CUresult r = vm_drv.p_cuStreamWaitEvent(s->handle, t->event, 0);

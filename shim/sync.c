@@ -130,6 +130,16 @@ void vm_rt_stream_destroyed(CUstream s)
 
 /* ---- captures -------------------------------------------------------------------------------- */
 
+void vm_rt_capture_soon(void)
+{
+    struct vm_device *d = vm_device_default();
+    if (!d)
+        return;
+    pthread_mutex_lock(&d->lock);
+    vm_streams_tick(d);
+    pthread_mutex_unlock(&d->lock);
+}
+
 void vm_rt_capture_begin(CUstream s)
 {
     struct vm_device *d = vm_device_default();

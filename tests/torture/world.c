@@ -333,8 +333,11 @@ static void check_slot(struct world *w, struct slot *b)
         return;
     TRY(w, cuMemcpyDtoH(back, b->p, (size_t)b->words * 4));
     for (uint32_t k = 0; k < b->words; k++)
-        if (back[k] != b->model[k])
+        if (back[k] != b->model[k]) {
+            fprintf(stderr, "torture: slot %d of %u words at %#llx\n", (int)(b - w->slots), b->words,
+                    (unsigned long long)b->p);
             torture_wrong(w, "a block at the end", k, back[k], b->model[k]);
+        }
     w->checked++;
 }
 
