@@ -295,4 +295,6 @@ static size_t scale_bytes(cublasComputeType_t compute, cudaDataType c)
          (handle, n, x, incx, out), reads(&call, x, vector_bytes(n, incx, sizeof(type)));          \
          result(&call, s, out, sizeof(answer));)
 
+#define VM_LT_MATMUL(function) /* in cublaslt.c */
+
 #include "cublas.def"

@@ -51,6 +51,7 @@ FAMILIES = {
     "VM_COPY": "elementwise",
     "VM_DOT": "elementwise",
     "VM_NORM": "elementwise",
+    "VM_LT_MATMUL": "gemm",
 }
 
 
