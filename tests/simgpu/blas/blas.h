@@ -1,14 +1,14 @@
 /* blas.h: the kernels of the simulated cuBLAS and what its files share.
  *
- * Matrices are column-major with a leading dimension, as in BLAS. Scalars come by value, or from device
- * memory where the handle's pointer mode says so (then the kernel reads them when it executes).
+ * Matrices are column-major with a leading dimension, as in BLAS. Scalars come by value, or from
+ * device memory where the handle's pointer mode says so (then the kernel reads them when it
+ * executes).
  */
 #ifndef SG_BLAS_H
 #define SG_BLAS_H
 
 #include <stdint.h>
 #include "simgpu.h"
-
 
 /* C = alpha op(A) op(B) + beta C for each matrix of a batch. */
 struct sg_blas_gemm_args {
@@ -62,22 +62,22 @@ struct sg_blas_vector_args {
 };
 
 /* X(identifier, name, parameter struct, leading pointers, functions' stem) */
-#define SG_BLAS_KERNELS                                                                      \
-    X(SGEMM, "ampere_sgemm_128x64_nn", sg_blas_gemm_args, 5, sg_blas_gemm)                   \
-    X(SGEMM_TN, "ampere_sgemm_128x64_tn", sg_blas_gemm_args, 5, sg_blas_gemm)                \
-    X(SGEMM_NT, "ampere_sgemm_128x64_nt", sg_blas_gemm_args, 5, sg_blas_gemm)                \
-    X(SGEMM_TT, "ampere_sgemm_128x64_tt", sg_blas_gemm_args, 5, sg_blas_gemm)                \
-    X(DGEMM, "ampere_dgemm_64x64", sg_blas_gemm_args, 5, sg_blas_gemm)                       \
-    X(GEMM_BATCHED, "gemmBatched_kernel", sg_blas_gemm_args, 5, sg_blas_gemm)                \
-    X(GEMV, "gemv2N_kernel", sg_blas_gemv_args, 5, sg_blas_gemv)                             \
-    X(GER, "ger_kernel", sg_blas_ger_args, 4, sg_blas_ger)                                   \
-    X(GEAM, "geam_kernel", sg_blas_geam_args, 5, sg_blas_geam)                               \
-    X(AXPY, "axpy_kernel_val", sg_blas_vector_args, 4, sg_blas_vector)                       \
-    X(SCAL, "scal_kernel_val", sg_blas_vector_args, 4, sg_blas_vector)                       \
-    X(COPY, "copy_kernel", sg_blas_vector_args, 4, sg_blas_vector)                           \
-    X(SWAP, "swap_kernel", sg_blas_vector_args, 4, sg_blas_vector)                           \
-    X(DOT, "dot_kernel", sg_blas_vector_args, 4, sg_blas_vector)                             \
-    X(ASUM, "asum_kernel", sg_blas_vector_args, 4, sg_blas_vector)                           \
+#define SG_BLAS_KERNELS                                                                            \
+    X(SGEMM, "ampere_sgemm_128x64_nn", sg_blas_gemm_args, 5, sg_blas_gemm)                         \
+    X(SGEMM_TN, "ampere_sgemm_128x64_tn", sg_blas_gemm_args, 5, sg_blas_gemm)                      \
+    X(SGEMM_NT, "ampere_sgemm_128x64_nt", sg_blas_gemm_args, 5, sg_blas_gemm)                      \
+    X(SGEMM_TT, "ampere_sgemm_128x64_tt", sg_blas_gemm_args, 5, sg_blas_gemm)                      \
+    X(DGEMM, "ampere_dgemm_64x64", sg_blas_gemm_args, 5, sg_blas_gemm)                             \
+    X(GEMM_BATCHED, "gemmBatched_kernel", sg_blas_gemm_args, 5, sg_blas_gemm)                      \
+    X(GEMV, "gemv2N_kernel", sg_blas_gemv_args, 5, sg_blas_gemv)                                   \
+    X(GER, "ger_kernel", sg_blas_ger_args, 4, sg_blas_ger)                                         \
+    X(GEAM, "geam_kernel", sg_blas_geam_args, 5, sg_blas_geam)                                     \
+    X(AXPY, "axpy_kernel_val", sg_blas_vector_args, 4, sg_blas_vector)                             \
+    X(SCAL, "scal_kernel_val", sg_blas_vector_args, 4, sg_blas_vector)                             \
+    X(COPY, "copy_kernel", sg_blas_vector_args, 4, sg_blas_vector)                                 \
+    X(SWAP, "swap_kernel", sg_blas_vector_args, 4, sg_blas_vector)                                 \
+    X(DOT, "dot_kernel", sg_blas_vector_args, 4, sg_blas_vector)                                   \
+    X(ASUM, "asum_kernel", sg_blas_vector_args, 4, sg_blas_vector)                                 \
     X(NRM2, "nrm2_kernel", sg_blas_vector_args, 4, sg_blas_vector)
 
 enum sg_blas_kernel_id {

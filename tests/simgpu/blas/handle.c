@@ -29,7 +29,8 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
 {
     SG_BLAS_NEED(handle);
     struct cublasContext h = {.atomics_mode = CUBLAS_ATOMICS_NOT_ALLOWED};
-    if (sg_client_driver(&h.drv) != CUDA_SUCCESS || sg_client_context(h.drv, &h.device) != CUDA_SUCCESS) {
+    if (sg_client_driver(&h.drv) != CUDA_SUCCESS ||
+        sg_client_context(h.drv, &h.device) != CUDA_SUCCESS) {
         return CUBLAS_STATUS_NOT_INITIALIZED;
     }
     CUresult r = h.drv->cuMemAlloc(&h.scratch, SCRATCH_BYTES);
@@ -70,7 +71,9 @@ cublasStatus_t cublasGetProperty(libraryPropertyType type, int *value)
     int version;
     SG_BLAS_NEED(value && (unsigned)type < 3);
     (void)cublasGetVersion_v2(NULL, &version);
-    *value = type == MAJOR_VERSION ? version / 10000 : type == MINOR_VERSION ? version / 100 % 100 : version % 100;
+    *value = type == MAJOR_VERSION   ? version / 10000
+             : type == MINOR_VERSION ? version / 100 % 100
+                                     : version % 100;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -98,21 +101,21 @@ cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t streamId)
 }
 
 /* A field of the handle with its setter and getter. */
-#define FIELD_GET(name, type, field)                             \
-    cublasStatus_t name(cublasHandle_t handle, type *value)      \
-    {                                                            \
-        SG_BLAS_HANDLE(handle);                                  \
-        SG_BLAS_NEED(value);                                     \
-        *value = handle->field;                                  \
-        return CUBLAS_STATUS_SUCCESS;                            \
+#define FIELD_GET(name, type, field)                                                               \
+    cublasStatus_t name(cublasHandle_t handle, type *value)                                        \
+    {                                                                                              \
+        SG_BLAS_HANDLE(handle);                                                                    \
+        SG_BLAS_NEED(value);                                                                       \
+        *value = handle->field;                                                                    \
+        return CUBLAS_STATUS_SUCCESS;                                                              \
     }
-#define FIELD_SET(name, type, field, valid)                      \
-    cublasStatus_t name(cublasHandle_t handle, type value)       \
-    {                                                            \
-        SG_BLAS_HANDLE(handle);                                  \
-        SG_BLAS_NEED(valid);                                     \
-        handle->field = value;                                   \
-        return CUBLAS_STATUS_SUCCESS;                            \
+#define FIELD_SET(name, type, field, valid)                                                        \
+    cublasStatus_t name(cublasHandle_t handle, type value)                                         \
+    {                                                                                              \
+        SG_BLAS_HANDLE(handle);                                                                    \
+        SG_BLAS_NEED(valid);                                                                       \
+        handle->field = value;                                                                     \
+        return CUBLAS_STATUS_SUCCESS;                                                              \
     }
 FIELD_GET(cublasGetStream_v2, cudaStream_t, stream)
 FIELD_GET(cublasGetPointerMode_v2, cublasPointerMode_t, pointer_mode)
@@ -126,7 +129,10 @@ FIELD_SET(cublasSetMathMode, cublasMath_t, math_mode, (unsigned)value <= 31)
 FIELD_GET(cublasGetSmCountTarget, int, sm_count_target)
 FIELD_SET(cublasSetSmCountTarget, int, sm_count_target, value >= 0)
 
-#define ROW(status, text) {status, #status, text}
+#define ROW(status, text)                                                                          \
+    {                                                                                              \
+        status, #status, text                                                                      \
+    }
 static const struct {
     cublasStatus_t status;
     const char *name, *text;
@@ -167,8 +173,8 @@ const char *cublasGetStatusString(cublasStatus_t status)
 /* ---- copies between host and device ---- */
 
 /* A matrix of `rows` by `cols` elements, each column `ld` elements after the one before. */
-static cublasStatus_t copy_matrix(int rows, int cols, int elemSize, const void *src, int lds, void *dst,
-                                  int ldd, int to_device, CUstream stream, int wait)
+static cublasStatus_t copy_matrix(int rows, int cols, int elemSize, const void *src, int lds,
+                                  void *dst, int ldd, int to_device, CUstream stream, int wait)
 {
     const struct sg_driver *drv;
     SG_BLAS_NEED(rows >= 0 && cols >= 0 && elemSize > 0 && lds >= rows && ldd >= rows);
@@ -200,24 +206,26 @@ static cublasStatus_t copy_matrix(int rows, int cols, int elemSize, const void *
     return sg_blas_status(r);
 }
 
-cublasStatus_t cublasSetMatrix(int rows, int cols, int elemSize, const void *A, int lda, void *B, int ldb)
+cublasStatus_t cublasSetMatrix(int rows, int cols, int elemSize, const void *A, int lda, void *B,
+                               int ldb)
 {
     return copy_matrix(rows, cols, elemSize, A, lda, B, ldb, 1, NULL, 1);
 }
 
-cublasStatus_t cublasGetMatrix(int rows, int cols, int elemSize, const void *A, int lda, void *B, int ldb)
+cublasStatus_t cublasGetMatrix(int rows, int cols, int elemSize, const void *A, int lda, void *B,
+                               int ldb)
 {
     return copy_matrix(rows, cols, elemSize, A, lda, B, ldb, 0, NULL, 1);
 }
 
-cublasStatus_t cublasSetMatrixAsync(int rows, int cols, int elemSize, const void *A, int lda, void *B,
-                                    int ldb, cudaStream_t stream)
+cublasStatus_t cublasSetMatrixAsync(int rows, int cols, int elemSize, const void *A, int lda,
+                                    void *B, int ldb, cudaStream_t stream)
 {
     return copy_matrix(rows, cols, elemSize, A, lda, B, ldb, 1, stream, 0);
 }
 
-cublasStatus_t cublasGetMatrixAsync(int rows, int cols, int elemSize, const void *A, int lda, void *B,
-                                    int ldb, cudaStream_t stream)
+cublasStatus_t cublasGetMatrixAsync(int rows, int cols, int elemSize, const void *A, int lda,
+                                    void *B, int ldb, cudaStream_t stream)
 {
     return copy_matrix(rows, cols, elemSize, A, lda, B, ldb, 0, stream, 0);
 }
@@ -228,12 +236,14 @@ static cublasStatus_t copy_vector(int n, int elemSize, const void *x, int incx, 
 {
     SG_BLAS_NEED(n >= 0 && incx > 0 && incy > 0);
     if (incx == 1 && incy == 1) {
-        return copy_matrix(n, 1, elemSize, x, n > 0 ? n : 1, y, n > 0 ? n : 1, to_device, stream, wait);
+        return copy_matrix(n, 1, elemSize, x, n > 0 ? n : 1, y, n > 0 ? n : 1, to_device, stream,
+                           wait);
     }
     return copy_matrix(1, n, elemSize, x, incx, y, incy, to_device, stream, wait);
 }
 
-cublasStatus_t cublasSetVector(int n, int elemSize, const void *x, int incx, void *devicePtr, int incy)
+cublasStatus_t cublasSetVector(int n, int elemSize, const void *x, int incx, void *devicePtr,
+                               int incy)
 {
     return copy_vector(n, elemSize, x, incx, devicePtr, incy, 1, NULL, 1);
 }
@@ -243,14 +253,14 @@ cublasStatus_t cublasGetVector(int n, int elemSize, const void *x, int incx, voi
     return copy_vector(n, elemSize, x, incx, y, incy, 0, NULL, 1);
 }
 
-cublasStatus_t cublasSetVectorAsync(int n, int elemSize, const void *hostPtr, int incx, void *devicePtr,
-                                    int incy, cudaStream_t stream)
+cublasStatus_t cublasSetVectorAsync(int n, int elemSize, const void *hostPtr, int incx,
+                                    void *devicePtr, int incy, cudaStream_t stream)
 {
     return copy_vector(n, elemSize, hostPtr, incx, devicePtr, incy, 1, stream, 0);
 }
 
-cublasStatus_t cublasGetVectorAsync(int n, int elemSize, const void *devicePtr, int incx, void *hostPtr,
-                                    int incy, cudaStream_t stream)
+cublasStatus_t cublasGetVectorAsync(int n, int elemSize, const void *devicePtr, int incx,
+                                    void *hostPtr, int incy, cudaStream_t stream)
 {
     return copy_vector(n, elemSize, devicePtr, incx, hostPtr, incy, 0, stream, 0);
 }

@@ -32,18 +32,18 @@ static inline void sg_blas_scalar32(cublasHandle_t h, const float *p, float *val
     *addr = device ? (uint64_t)(uintptr_t)p : 0;
 }
 
-#define SG_BLAS_NEED(cond)                    \
-    do {                                      \
-        if (!(cond)) {                        \
-            return CUBLAS_STATUS_INVALID_VALUE; \
-        }                                     \
+#define SG_BLAS_NEED(cond)                                                                         \
+    do {                                                                                           \
+        if (!(cond)) {                                                                             \
+            return CUBLAS_STATUS_INVALID_VALUE;                                                    \
+        }                                                                                          \
     } while (0)
 
-#define SG_BLAS_HANDLE(h)                         \
-    do {                                          \
-        if (!(h)) {                               \
-            return CUBLAS_STATUS_NOT_INITIALIZED; \
-        }                                         \
+#define SG_BLAS_HANDLE(h)                                                                          \
+    do {                                                                                           \
+        if (!(h)) {                                                                                \
+            return CUBLAS_STATUS_NOT_INITIALIZED;                                                  \
+        }                                                                                          \
     } while (0)
 
 #endif

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOAD(type, l)                         \
-    struct type a;                            \
+#define LOAD(type, l)                                                                              \
+    struct type a;                                                                                 \
     memcpy(&a, (l)->params, sizeof a)
 
 /* A column-major matrix as a tensor, for its ranges. */
@@ -61,7 +61,8 @@ static int overwrites(const struct simgpu_launch *l, uint64_t addr, double value
 
 /* ---- products ---- */
 
-static uint64_t batch_item(const struct sg_blas_gemm_args *a, uint64_t base, int64_t stride, int32_t i)
+static uint64_t batch_item(const struct sg_blas_gemm_args *a, uint64_t base, int64_t stride,
+                           int32_t i)
 {
     if (a->tables) {
         return ((const uint64_t *)(uintptr_t)base)[i];
@@ -140,7 +141,8 @@ static void sg_blas_gemv_touches(const struct simgpu_launch *l, simgpu_touch_fn 
 {
     LOAD(sg_blas_gemv_args, l);
     struct sg_tensor m = matrix(a.m, a.n, a.lda);
-    struct sg_tensor x = vector(a.trans ? a.m : a.n, a.incx), y = vector(a.trans ? a.n : a.m, a.incy);
+    struct sg_tensor x = vector(a.trans ? a.m : a.n, a.incx),
+                     y = vector(a.trans ? a.n : a.m, a.incy);
     touch_scalar(touch, ctx, a.alpha, 4);
     touch_scalar(touch, ctx, a.beta, 4);
     sg_touch(touch, ctx, a.a, &m, 4, SIMGPU_READ);
@@ -255,7 +257,8 @@ static void sg_blas_geam_body(const struct simgpu_launch *l)
 static void sg_blas_geam_cost(const struct simgpu_launch *l, struct simgpu_work *work)
 {
     LOAD(sg_blas_geam_args, l);
-    double n = (double)a.m * a.n, in = (a.alpha || a.alpha_value != 0.0f) + (a.beta || a.beta_value != 0.0f);
+    double n = (double)a.m * a.n,
+           in = (a.alpha || a.alpha_value != 0.0f) + (a.beta || a.beta_value != 0.0f);
     *work = (struct simgpu_work){
         .flops = 3 * n, .bytes = 4 * n * (1 + in), .kclass = SIMGPU_CLASS_ELEMENTWISE};
 }
@@ -282,7 +285,9 @@ static void sg_blas_vector_touches(const struct simgpu_launch *l, simgpu_touch_f
         sg_touch(touch, ctx, a.x, &x, 4, xmode);
     }
     if (a.n > 0 && uses_y(a.op)) {
-        int ymode = a.op == SG_BLAS_COPY ? SIMGPU_WRITE : a.op == SG_BLAS_DOT ? SIMGPU_READ : SIMGPU_RW;
+        int ymode = a.op == SG_BLAS_COPY  ? SIMGPU_WRITE
+                    : a.op == SG_BLAS_DOT ? SIMGPU_READ
+                                          : SIMGPU_RW;
         sg_touch(touch, ctx, a.y, &y, 4, ymode);
     }
     if (a.result) {
@@ -340,31 +345,31 @@ static void sg_blas_vector_body(const struct simgpu_launch *l)
 
 static void sg_blas_vector_cost(const struct simgpu_launch *l, struct simgpu_work *work)
 {
-    static const int passes[] = {[SG_BLAS_AXPY] = 3, [SG_BLAS_SCAL] = 2, [SG_BLAS_COPY] = 2,
-                                 [SG_BLAS_SWAP] = 4, [SG_BLAS_DOT] = 2,  [SG_BLAS_ASUM] = 1,
-                                 [SG_BLAS_NRM2] = 1};
+    static const int passes[] = {
+        [SG_BLAS_AXPY] = 3, [SG_BLAS_SCAL] = 2, [SG_BLAS_COPY] = 2, [SG_BLAS_SWAP] = 4,
+        [SG_BLAS_DOT] = 2,  [SG_BLAS_ASUM] = 1, [SG_BLAS_NRM2] = 1};
     LOAD(sg_blas_vector_args, l);
-    *work = (struct simgpu_work){
-        .flops = 2.0 * a.n,
-        .bytes = 4.0 * a.n * passes[a.op],
-        .kclass = reduces(a.op) ? SIMGPU_CLASS_REDUCE : SIMGPU_CLASS_ELEMENTWISE};
+    *work = (struct simgpu_work){.flops = 2.0 * a.n,
+                                 .bytes = 4.0 * a.n * passes[a.op],
+                                 .kclass = reduces(a.op) ? SIMGPU_CLASS_REDUCE
+                                                         : SIMGPU_CLASS_ELEMENTWISE};
 }
 
 /* ---- the image ---- */
 
-#define X(id, kernel_name, args, pointers, stem)                               \
-    static const struct simgpu_param params_##id[pointers + 1] = {             \
+#define X(id, kernel_name, args, pointers, stem)                                                   \
+    static const struct simgpu_param params_##id[pointers + 1] = {                                 \
         SG_POINTERS_##pointers, {8 * pointers, sizeof(struct args) - 8 * pointers}};
 SG_BLAS_KERNELS
 #undef X
 
 static const struct simgpu_kernel kernels[SG_BK_COUNT] = {
-#define X(id, kernel_name, args, pointers, stem)    \
-    [SG_BK_##id] = {.name = kernel_name,            \
-                    .params = params_##id,          \
-                    .nparams = pointers + 1,        \
-                    .touches = stem##_touches,      \
-                    .body = stem##_body,            \
+#define X(id, kernel_name, args, pointers, stem)                                                   \
+    [SG_BK_##id] = {.name = kernel_name,                                                           \
+                    .params = params_##id,                                                         \
+                    .nparams = pointers + 1,                                                       \
+                    .touches = stem##_touches,                                                     \
+                    .body = stem##_body,                                                           \
                     .cost = stem##_cost},
     SG_BLAS_KERNELS
 #undef X

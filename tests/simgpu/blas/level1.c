@@ -2,16 +2,20 @@
 #include "handle.h"
 
 /* Launches a vector kernel; alpha null where it has none. */
-static cublasStatus_t vector_launch(cublasHandle_t h, enum sg_blas_kernel_id k, enum sg_blas_vector_op op,
-                                    int n, const float *alpha, const float *x, int incx, const float *y,
-                                    int incy)
+static cublasStatus_t vector_launch(cublasHandle_t h, enum sg_blas_kernel_id k,
+                                    enum sg_blas_vector_op op, int n, const float *alpha,
+                                    const float *x, int incx, const float *y, int incy)
 {
     SG_BLAS_HANDLE(h);
     if (n <= 0) {
         return CUBLAS_STATUS_SUCCESS;
     }
-    struct sg_blas_vector_args a = {.x = (uint64_t)(uintptr_t)x, .y = (uint64_t)(uintptr_t)y,
-                                    .op = (int32_t)op, .n = n, .incx = incx, .incy = incy};
+    struct sg_blas_vector_args a = {.x = (uint64_t)(uintptr_t)x,
+                                    .y = (uint64_t)(uintptr_t)y,
+                                    .op = (int32_t)op,
+                                    .n = n,
+                                    .incx = incx,
+                                    .incy = incy};
     SG_BLAS_NEED(x);
     if (alpha) {
         sg_blas_scalar32(h, alpha, &a.alpha_value, &a.alpha);
@@ -19,8 +23,8 @@ static cublasStatus_t vector_launch(cublasHandle_t h, enum sg_blas_kernel_id k, 
     return sg_blas_launch(h, k, &a, n);
 }
 
-cublasStatus_t cublasSaxpy_v2(cublasHandle_t handle, int n, const float *alpha, const float *x, int incx,
-                              float *y, int incy)
+cublasStatus_t cublasSaxpy_v2(cublasHandle_t handle, int n, const float *alpha, const float *x,
+                              int incx, float *y, int incy)
 {
     SG_BLAS_NEED(alpha && (y || n <= 0));
     return vector_launch(handle, SG_BK_AXPY, SG_BLAS_AXPY, n, alpha, x, incx, y, incy);
@@ -36,7 +40,8 @@ cublasStatus_t cublasSscal_v2(cublasHandle_t handle, int n, const float *alpha, 
     return vector_launch(handle, SG_BK_SCAL, SG_BLAS_SCAL, n, alpha, x, incx, NULL, 0);
 }
 
-cublasStatus_t cublasScopy_v2(cublasHandle_t handle, int n, const float *x, int incx, float *y, int incy)
+cublasStatus_t cublasScopy_v2(cublasHandle_t handle, int n, const float *x, int incx, float *y,
+                              int incy)
 {
     SG_BLAS_NEED(y || n <= 0);
     return vector_launch(handle, SG_BK_COPY, SG_BLAS_COPY, n, NULL, x, incx, y, incy);
@@ -48,10 +53,11 @@ cublasStatus_t cublasSswap_v2(cublasHandle_t handle, int n, float *x, int incx, 
     return vector_launch(handle, SG_BK_SWAP, SG_BLAS_SWAP, n, NULL, x, incx, y, incy);
 }
 
-/* A result in device memory is written there; one in host memory goes through the handle's scratch, and
- * the call returns when it has arrived. */
-static cublasStatus_t reduction(cublasHandle_t h, enum sg_blas_kernel_id k, enum sg_blas_vector_op op,
-                                int n, const float *x, int incx, const float *y, int incy, float *result)
+/* A result in device memory is written there; one in host memory goes through the handle's scratch,
+ * and the call returns when it has arrived. */
+static cublasStatus_t reduction(cublasHandle_t h, enum sg_blas_kernel_id k,
+                                enum sg_blas_vector_op op, int n, const float *x, int incx,
+                                const float *y, int incy, float *result)
 {
     SG_BLAS_HANDLE(h);
     SG_BLAS_NEED(result);

@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static cudnnStatus_t filter_tensor(const char *what, cudnnFilterDescriptor_t d, struct sg_tensor *out)
+static cudnnStatus_t filter_tensor(const char *what, cudnnFilterDescriptor_t d,
+                                   struct sg_tensor *out)
 {
     SG_NEED(d && d->ndims > 0, "%s: the filter descriptor is null or was never set", what);
     struct cudnnTensorStruct t;
     const int dims = d->ndims;
-    if (cudnnSetTensorNdDescriptorEx(&t, d->format, d->type, dims, d->dim) != CUDNN_STATUS_SUCCESS) {
+    if (cudnnSetTensorNdDescriptorEx(&t, d->format, d->type, dims, d->dim) !=
+        CUDNN_STATUS_SUCCESS) {
         return CUDNN_STATUS_BAD_PARAM;
     }
     return sg_dnn_tensor(what, &t, out);
@@ -22,7 +24,8 @@ static cudnnStatus_t conv_shape(const char *what, enum sg_conv_dir dir, cudnnTen
 {
     int dim[CUDNN_DIM_MAX];
     *s = (struct sg_conv_shape){.dir = (int32_t)dir, .alpha = 1.0f};
-    SG_NEED(conv && conv->ndims > 0, "%s: the convolution descriptor is null or was never set", what);
+    SG_NEED(conv && conv->ndims > 0, "%s: the convolution descriptor is null or was never set",
+            what);
     SG_TRY(sg_dnn_tensor(what, x, &s->x));
     SG_TRY(filter_tensor(what, w, &s->w));
     SG_TRY(sg_dnn_tensor(what, y, &s->y));
@@ -30,8 +33,8 @@ static cudnnStatus_t conv_shape(const char *what, enum sg_conv_dir dir, cudnnTen
     SG_NEED(y->ndims == x->ndims && memcmp(dim, y->dim, (size_t)x->ndims * sizeof(int)) == 0,
             "%s: the output descriptor does not have the convolution's output dimensions", what);
     SG_NEED(x->dim[1] == w->dim[1] * conv->groups && w->dim[0] % conv->groups == 0,
-            "%s: %d input channels, %d channels in a filter, %d groups, %d filters", what, x->dim[1],
-            w->dim[1], conv->groups, w->dim[0]);
+            "%s: %d input channels, %d channels in a filter, %d groups, %d filters", what,
+            x->dim[1], w->dim[1], conv->groups, w->dim[0]);
     for (int d = 0; d < 3; d++) {
         int from = d - (3 - conv->ndims);
         s->pad[d] = from >= 0 ? conv->pad[from] : 0;
@@ -53,13 +56,14 @@ static double expected_seconds(cudnnHandle_t h, const struct sg_conv_model *m)
                                                         [SIMGPU_CLASS_CONV_BWD_FILTER] = 0.45,
                                                         [SIMGPU_CLASS_CONV_FAST] = 0.7};
     double share = share_of[m->kclass];
-    double arithmetic = m->flops / (share * h->card.flops), traffic = m->bytes / (0.7 * h->card.bytes);
+    double arithmetic = m->flops / (share * h->card.flops),
+           traffic = m->bytes / (0.7 * h->card.bytes);
     return arithmetic > traffic ? arithmetic : traffic;
 }
 
-/* cuDNN 9 runs on no card before compute capability 6. On those the simulated one offers the algorithms
- * that cuDNN v4 had in their day (no Winograd, no tiled transforms for the filter's gradient): the
- * published times that their presets are calibrated with are of that version. */
+/* cuDNN 9 runs on no card before compute capability 6. On those the simulated one offers the
+ * algorithms that cuDNN v4 had in their day (no Winograd, no tiled transforms for the filter's
+ * gradient): the published times that their presets are calibrated with are of that version. */
 static int of_the_day(cudnnHandle_t h, enum sg_conv_dir dir, int algo)
 {
     static const int last_of_v4[] = {CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING,
@@ -77,7 +81,8 @@ static struct sg_conv_model model_of(cudnnHandle_t h, const struct sg_conv_shape
 /* The three perf structures have one layout; we fill the forward one and copy. */
 typedef cudnnConvolutionFwdAlgoPerf_t perf_t;
 _Static_assert(sizeof(perf_t) == sizeof(cudnnConvolutionBwdDataAlgoPerf_t), "perf layouts differ");
-_Static_assert(sizeof(perf_t) == sizeof(cudnnConvolutionBwdFilterAlgoPerf_t), "perf layouts differ");
+_Static_assert(sizeof(perf_t) == sizeof(cudnnConvolutionBwdFilterAlgoPerf_t),
+               "perf layouts differ");
 
 static int deterministic(enum sg_conv_dir dir, int algo)
 {
@@ -86,7 +91,8 @@ static int deterministic(enum sg_conv_dir dir, int algo)
 
 enum { PERF_MAX = 8 };
 
-/* All algorithms with expected times; refused ones last, status NOT_SUPPORTED. Returns their number. */
+/* All algorithms with expected times; refused ones last, status NOT_SUPPORTED. Returns their
+ * number. */
 static int rank_algorithms(cudnnHandle_t h, const struct sg_conv_shape *s, perf_t out[PERF_MAX])
 {
     enum sg_conv_dir dir = (enum sg_conv_dir)s->dir;
@@ -97,7 +103,8 @@ static int rank_algorithms(cudnnHandle_t h, const struct sg_conv_shape *s, perf_
                     .status = m.supported ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED,
                     .time = m.supported ? (float)(1e3 * expected_seconds(h, &m)) : -1.0f,
                     .memory = m.workspace_bytes,
-                    .determinism = deterministic(dir, i) ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC,
+                    .determinism =
+                        deterministic(dir, i) ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC,
                     .mathType = CUDNN_DEFAULT_MATH};
         int at = i;
         while (at > 0 && p.time >= 0 && (out[at - 1].time < 0 || out[at - 1].time > p.time)) {
@@ -124,13 +131,14 @@ static cudnnStatus_t give_ranked(cudnnHandle_t h, const struct sg_conv_shape *s,
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t workspace_size(cudnnHandle_t h, const struct sg_conv_shape *s, int algo, size_t *size)
+static cudnnStatus_t workspace_size(cudnnHandle_t h, const struct sg_conv_shape *s, int algo,
+                                    size_t *size)
 {
     SG_NEED(h && size, "convolution workspace: an argument is null");
     struct sg_conv_model m = model_of(h, s, algo);
     if (!m.supported) {
-        return sg_dnn_refuse(CUDNN_STATUS_NOT_SUPPORTED, "algorithm %d does not support this convolution",
-                             algo);
+        return sg_dnn_refuse(CUDNN_STATUS_NOT_SUPPORTED,
+                             "algorithm %d does not support this convolution", algo);
     }
     *size = m.workspace_bytes;
     return CUDNN_STATUS_SUCCESS;
@@ -146,26 +154,27 @@ static double conv_threads(const struct sg_conv_shape *s)
     return (double)sg_count(out);
 }
 
-static cudnnStatus_t conv_prepare(const char *what, cudnnHandle_t h, struct sg_conv_shape *s, int algo, const void *ws,
-                                  size_t ws_bytes)
+static cudnnStatus_t conv_prepare(const char *what, cudnnHandle_t h, struct sg_conv_shape *s,
+                                  int algo, const void *ws, size_t ws_bytes)
 {
     struct sg_conv_model m = model_of(h, s, algo);
     if (!m.supported) {
-        return sg_dnn_refuse(CUDNN_STATUS_NOT_SUPPORTED, "%s: algorithm %d does not support this shape",
-                             what, algo);
+        return sg_dnn_refuse(CUDNN_STATUS_NOT_SUPPORTED,
+                             "%s: algorithm %d does not support this shape", what, algo);
     }
     if (m.workspace_bytes > 0 && (!ws || ws_bytes < m.workspace_bytes)) {
         return sg_dnn_refuse(CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT,
-                             "%s: algorithm %d needs a workspace of %llu bytes, %zu were given", what,
-                             algo, (unsigned long long)m.workspace_bytes, ws ? ws_bytes : 0);
+                             "%s: algorithm %d needs a workspace of %llu bytes, %zu were given",
+                             what, algo, (unsigned long long)m.workspace_bytes, ws ? ws_bytes : 0);
     }
     s->algo = algo;
     s->workspace_bytes = m.workspace_bytes;
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t conv_launch(const char *what, cudnnHandle_t h, struct sg_conv_args *a, int algo,
-                                 void *ws, size_t ws_bytes, const void *alpha, const void *beta)
+static cudnnStatus_t conv_launch(const char *what, cudnnHandle_t h, struct sg_conv_args *a,
+                                 int algo, void *ws, size_t ws_bytes, const void *alpha,
+                                 const void *beta)
 {
     static const enum sg_kernel_id first[] = {SG_K_CONV_FWD_0, SG_K_CONV_BWD_DATA_0,
                                               SG_K_CONV_BWD_FILTER_0};
@@ -174,7 +183,8 @@ static cudnnStatus_t conv_launch(const char *what, cudnnHandle_t h, struct sg_co
     a->s.beta = sg_dnn_scalar(beta);
     SG_TRY(conv_prepare(what, h, &a->s, algo, ws, ws_bytes));
     a->workspace = a->s.workspace_bytes ? sg_dnn_addr(ws) : 0;
-    return sg_dnn_launch(h, (enum sg_kernel_id)((int)first[a->s.dir] + algo), a, conv_threads(&a->s));
+    return sg_dnn_launch(h, (enum sg_kernel_id)((int)first[a->s.dir] + algo), a,
+                         conv_threads(&a->s));
 }
 
 /* Runs every algorithm that fits and times it on the handle's stream, as cudnnFind* does. */
@@ -204,7 +214,8 @@ static cudnnStatus_t find_timed(cudnnHandle_t h, struct sg_conv_args *a, void *w
             continue;
         }
         h->drv->cuEventRecord(start, h->stream);
-        status = conv_launch("cudnnFindConvolution*", h, a, (int)all[i].algo, ws, ws_bytes, &one, &zero);
+        status =
+            conv_launch("cudnnFindConvolution*", h, a, (int)all[i].algo, ws, ws_bytes, &one, &zero);
         h->drv->cuEventRecord(stop, h->stream);
         if (status == CUDNN_STATUS_SUCCESS &&
             (h->drv->cuEventSynchronize(stop) != CUDA_SUCCESS ||
@@ -297,7 +308,8 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,
 {
     struct sg_conv_args a = {sg_dnn_addr(x), sg_dnn_addr(w), sg_dnn_addr(y), 0, {.dir = 0}};
     SG_TRY(conv_shape(__func__, SG_CONV_FWD, xDesc, wDesc, convDesc, yDesc, &a.s));
-    return conv_launch(__func__, handle, &a, (int)algo, workSpace, workSpaceSizeInBytes, alpha, beta);
+    return conv_launch(__func__, handle, &a, (int)algo, workSpace, workSpaceSizeInBytes, alpha,
+                       beta);
 }
 
 cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t handle,
@@ -312,27 +324,22 @@ cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t handle,
     return workspace_size(handle, &s, (int)algo, size);
 }
 
-cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t handle,
-                                                     const cudnnTensorDescriptor_t xDesc,
-                                                     const cudnnFilterDescriptor_t wDesc,
-                                                     const cudnnConvolutionDescriptor_t convDesc,
-                                                     const cudnnTensorDescriptor_t yDesc,
-                                                     const int requestedAlgoCount,
-                                                     int *returnedAlgoCount,
-                                                     cudnnConvolutionFwdAlgoPerf_t *perfResults)
+cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
+    cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const cudnnFilterDescriptor_t wDesc,
+    const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t yDesc,
+    const int requestedAlgoCount, int *returnedAlgoCount,
+    cudnnConvolutionFwdAlgoPerf_t *perfResults)
 {
     struct sg_conv_shape s;
     SG_TRY(conv_shape(__func__, SG_CONV_FWD, xDesc, wDesc, convDesc, yDesc, &s));
     return give_ranked(handle, &s, requestedAlgoCount, returnedAlgoCount, perfResults);
 }
 
-cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(cudnnHandle_t handle,
-                                                   const cudnnTensorDescriptor_t xDesc,
-                                                   const cudnnFilterDescriptor_t wDesc,
-                                                   const cudnnConvolutionDescriptor_t convDesc,
-                                                   const cudnnTensorDescriptor_t yDesc,
-                                                   const int requestedAlgoCount, int *returnedAlgoCount,
-                                                   cudnnConvolutionFwdAlgoPerf_t *perfResults)
+cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(
+    cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const cudnnFilterDescriptor_t wDesc,
+    const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t yDesc,
+    const int requestedAlgoCount, int *returnedAlgoCount,
+    cudnnConvolutionFwdAlgoPerf_t *perfResults)
 {
     struct sg_conv_args a = {0};
     SG_TRY(conv_shape(__func__, SG_CONV_FWD, xDesc, wDesc, convDesc, yDesc, &a.s));
@@ -342,26 +349,28 @@ cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(cudnnHandle_t handle,
 cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(
     cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const void *x,
     const cudnnFilterDescriptor_t wDesc, const void *w, const cudnnConvolutionDescriptor_t convDesc,
-    const cudnnTensorDescriptor_t yDesc, void *y, const int requestedAlgoCount, int *returnedAlgoCount,
-    cudnnConvolutionFwdAlgoPerf_t *perfResults, void *workSpace, size_t workSpaceSizeInBytes)
+    const cudnnTensorDescriptor_t yDesc, void *y, const int requestedAlgoCount,
+    int *returnedAlgoCount, cudnnConvolutionFwdAlgoPerf_t *perfResults, void *workSpace,
+    size_t workSpaceSizeInBytes)
 {
     struct sg_conv_args a = {sg_dnn_addr(x), sg_dnn_addr(w), sg_dnn_addr(y), 0, {.dir = 0}};
     SG_TRY(conv_shape(__func__, SG_CONV_FWD, xDesc, wDesc, convDesc, yDesc, &a.s));
-    return find_timed(handle, &a, workSpace, workSpaceSizeInBytes, requestedAlgoCount, returnedAlgoCount,
-                      perfResults);
+    return find_timed(handle, &a, workSpace, workSpaceSizeInBytes, requestedAlgoCount,
+                      returnedAlgoCount, perfResults);
 }
 
 cudnnStatus_t cudnnConvolutionBiasActivationForward(
     cudnnHandle_t handle, const void *alpha1, const cudnnTensorDescriptor_t xDesc, const void *x,
     const cudnnFilterDescriptor_t wDesc, const void *w, const cudnnConvolutionDescriptor_t convDesc,
-    cudnnConvolutionFwdAlgo_t algo, void *workSpace, size_t workSpaceSizeInBytes, const void *alpha2,
-    const cudnnTensorDescriptor_t zDesc, const void *z, const cudnnTensorDescriptor_t biasDesc,
-    const void *bias, const cudnnActivationDescriptor_t activationDesc,
-    const cudnnTensorDescriptor_t yDesc, void *y)
+    cudnnConvolutionFwdAlgo_t algo, void *workSpace, size_t workSpaceSizeInBytes,
+    const void *alpha2, const cudnnTensorDescriptor_t zDesc, const void *z,
+    const cudnnTensorDescriptor_t biasDesc, const void *bias,
+    const cudnnActivationDescriptor_t activationDesc, const cudnnTensorDescriptor_t yDesc, void *y)
 {
-    struct sg_conv_fused_args a = {.x = sg_dnn_addr(x), .w = sg_dnn_addr(w), .y = sg_dnn_addr(y),
-                                   .bias = sg_dnn_addr(bias)};
-    SG_NEED(handle && alpha1 && alpha2 && x && w && y && bias && activationDesc && activationDesc->set,
+    struct sg_conv_fused_args a = {
+        .x = sg_dnn_addr(x), .w = sg_dnn_addr(w), .y = sg_dnn_addr(y), .bias = sg_dnn_addr(bias)};
+    SG_NEED(handle && alpha1 && alpha2 && x && w && y && bias && activationDesc &&
+                activationDesc->set,
             "%s: an argument is null", __func__);
     SG_NEED(activationDesc->mode == CUDNN_ACTIVATION_RELU ||
                 activationDesc->mode == CUDNN_ACTIVATION_IDENTITY,
@@ -398,16 +407,14 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alp
 {
     struct sg_conv_args a = {sg_dnn_addr(dx), sg_dnn_addr(w), sg_dnn_addr(dy), 0, {.dir = 0}};
     SG_TRY(conv_shape(__func__, SG_CONV_BWD_DATA, dxDesc, wDesc, convDesc, dyDesc, &a.s));
-    return conv_launch(__func__, handle, &a, (int)algo, workSpace, workSpaceSizeInBytes, alpha, beta);
+    return conv_launch(__func__, handle, &a, (int)algo, workSpace, workSpaceSizeInBytes, alpha,
+                       beta);
 }
 
-cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t handle,
-                                                           const cudnnFilterDescriptor_t wDesc,
-                                                           const cudnnTensorDescriptor_t dyDesc,
-                                                           const cudnnConvolutionDescriptor_t convDesc,
-                                                           const cudnnTensorDescriptor_t dxDesc,
-                                                           cudnnConvolutionBwdDataAlgo_t algo,
-                                                           size_t *size)
+cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
+    cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc, const cudnnTensorDescriptor_t dyDesc,
+    const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t dxDesc,
+    cudnnConvolutionBwdDataAlgo_t algo, size_t *size)
 {
     struct sg_conv_shape s;
     SG_TRY(conv_shape(__func__, SG_CONV_BWD_DATA, dxDesc, wDesc, convDesc, dyDesc, &s));
@@ -417,7 +424,8 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t handle,
 cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
     cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc, const cudnnTensorDescriptor_t dyDesc,
     const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t dxDesc,
-    const int requestedAlgoCount, int *returnedAlgoCount, cudnnConvolutionBwdDataAlgoPerf_t *perfResults)
+    const int requestedAlgoCount, int *returnedAlgoCount,
+    cudnnConvolutionBwdDataAlgoPerf_t *perfResults)
 {
     struct sg_conv_shape s;
     SG_TRY(conv_shape(__func__, SG_CONV_BWD_DATA, dxDesc, wDesc, convDesc, dyDesc, &s));
@@ -427,7 +435,8 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
 cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithm(
     cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc, const cudnnTensorDescriptor_t dyDesc,
     const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t dxDesc,
-    const int requestedAlgoCount, int *returnedAlgoCount, cudnnConvolutionBwdDataAlgoPerf_t *perfResults)
+    const int requestedAlgoCount, int *returnedAlgoCount,
+    cudnnConvolutionBwdDataAlgoPerf_t *perfResults)
 {
     struct sg_conv_args a = {0};
     SG_TRY(conv_shape(__func__, SG_CONV_BWD_DATA, dxDesc, wDesc, convDesc, dyDesc, &a.s));
@@ -436,14 +445,15 @@ cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithm(
 
 cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(
     cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc, const void *w,
-    const cudnnTensorDescriptor_t dyDesc, const void *dy, const cudnnConvolutionDescriptor_t convDesc,
-    const cudnnTensorDescriptor_t dxDesc, void *dx, const int requestedAlgoCount, int *returnedAlgoCount,
+    const cudnnTensorDescriptor_t dyDesc, const void *dy,
+    const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t dxDesc, void *dx,
+    const int requestedAlgoCount, int *returnedAlgoCount,
     cudnnConvolutionBwdDataAlgoPerf_t *perfResults, void *workSpace, size_t workSpaceSizeInBytes)
 {
     struct sg_conv_args a = {sg_dnn_addr(dx), sg_dnn_addr(w), sg_dnn_addr(dy), 0, {.dir = 0}};
     SG_TRY(conv_shape(__func__, SG_CONV_BWD_DATA, dxDesc, wDesc, convDesc, dyDesc, &a.s));
-    return find_timed(handle, &a, workSpace, workSpaceSizeInBytes, requestedAlgoCount, returnedAlgoCount,
-                      perfResults);
+    return find_timed(handle, &a, workSpace, workSpaceSizeInBytes, requestedAlgoCount,
+                      returnedAlgoCount, perfResults);
 }
 
 /* ---- backward, filter ---- */
@@ -458,7 +468,8 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *a
 {
     struct sg_conv_args a = {sg_dnn_addr(x), sg_dnn_addr(dw), sg_dnn_addr(dy), 0, {.dir = 0}};
     SG_TRY(conv_shape(__func__, SG_CONV_BWD_FILTER, xDesc, dwDesc, convDesc, dyDesc, &a.s));
-    return conv_launch(__func__, handle, &a, (int)algo, workSpace, workSpaceSizeInBytes, alpha, beta);
+    return conv_launch(__func__, handle, &a, (int)algo, workSpace, workSpaceSizeInBytes, alpha,
+                       beta);
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
@@ -495,24 +506,25 @@ cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithm(
 
 cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(
     cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const void *x,
-    const cudnnTensorDescriptor_t dyDesc, const void *dy, const cudnnConvolutionDescriptor_t convDesc,
-    const cudnnFilterDescriptor_t dwDesc, void *dw, const int requestedAlgoCount, int *returnedAlgoCount,
+    const cudnnTensorDescriptor_t dyDesc, const void *dy,
+    const cudnnConvolutionDescriptor_t convDesc, const cudnnFilterDescriptor_t dwDesc, void *dw,
+    const int requestedAlgoCount, int *returnedAlgoCount,
     cudnnConvolutionBwdFilterAlgoPerf_t *perfResults, void *workSpace, size_t workSpaceSizeInBytes)
 {
     struct sg_conv_args a = {sg_dnn_addr(x), sg_dnn_addr(dw), sg_dnn_addr(dy), 0, {.dir = 0}};
     SG_TRY(conv_shape(__func__, SG_CONV_BWD_FILTER, xDesc, dwDesc, convDesc, dyDesc, &a.s));
-    return find_timed(handle, &a, workSpace, workSpaceSizeInBytes, requestedAlgoCount, returnedAlgoCount,
-                      perfResults);
+    return find_timed(handle, &a, workSpace, workSpaceSizeInBytes, requestedAlgoCount,
+                      returnedAlgoCount, perfResults);
 }
 
 /* ---- counts and the bias gradient ---- */
 
-#define MAX_COUNT(call, dir)                                             \
-    cudnnStatus_t call(cudnnHandle_t handle, int *count)                 \
-    {                                                                    \
-        SG_NEED(count, "%s: the result pointer is null", __func__);      \
-        *count = sg_conv_algo_count(dir);                                \
-        return CUDNN_STATUS_SUCCESS;                                     \
+#define MAX_COUNT(call, dir)                                                                       \
+    cudnnStatus_t call(cudnnHandle_t handle, int *count)                                           \
+    {                                                                                              \
+        SG_NEED(count, "%s: the result pointer is null", __func__);                                \
+        *count = sg_conv_algo_count(dir);                                                          \
+        return CUDNN_STATUS_SUCCESS;                                                               \
     }
 MAX_COUNT(cudnnGetConvolutionForwardAlgorithmMaxCount, SG_CONV_FWD)
 MAX_COUNT(cudnnGetConvolutionBackwardDataAlgorithmMaxCount, SG_CONV_BWD_DATA)
@@ -523,7 +535,8 @@ cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle, const void *alp
                                            const void *beta, const cudnnTensorDescriptor_t dbDesc,
                                            void *db)
 {
-    struct sg_reduce_args a = {.a = sg_dnn_addr(dy), .c = sg_dnn_addr(db), .op = CUDNN_REDUCE_TENSOR_ADD};
+    struct sg_reduce_args a = {
+        .a = sg_dnn_addr(dy), .c = sg_dnn_addr(db), .op = CUDNN_REDUCE_TENSOR_ADD};
     SG_NEED(handle && alpha && beta && dy && db, "%s: an argument is null", __func__);
     SG_TRY(sg_dnn_tensor(__func__, dyDesc, &a.ta));
     SG_TRY(sg_dnn_tensor(__func__, dbDesc, &a.tc));

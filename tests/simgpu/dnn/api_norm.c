@@ -1,8 +1,9 @@
 /* Batch normalisation and local response normalisation. */
 #include "dnn.h"
 
-static cudnnStatus_t bn_shape(const char *what, cudnnBatchNormMode_t mode, cudnnTensorDescriptor_t x,
-                              cudnnTensorDescriptor_t param, double epsilon, struct sg_bn_shape *s)
+static cudnnStatus_t bn_shape(const char *what, cudnnBatchNormMode_t mode,
+                              cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t param,
+                              double epsilon, struct sg_bn_shape *s)
 {
     SG_NEED((unsigned)mode <= CUDNN_BATCHNORM_SPATIAL_PERSISTENT, "%s: mode %d", what, (int)mode);
     SG_NEED(epsilon >= CUDNN_BN_MIN_EPSILON, "%s: epsilon %g", what, epsilon);
@@ -19,16 +20,16 @@ static cudnnStatus_t bn_shape(const char *what, cudnnBatchNormMode_t mode, cudnn
 }
 
 /* A further tensor of x's shape. */
-static cudnnStatus_t bn_tensor(const char *what, const struct sg_bn_shape *s, cudnnTensorDescriptor_t d,
-                               struct sg_tensor *out)
+static cudnnStatus_t bn_tensor(const char *what, const struct sg_bn_shape *s,
+                               cudnnTensorDescriptor_t d, struct sg_tensor *out)
 {
     SG_TRY(sg_dnn_tensor(what, d, out));
     SG_NEED(sg_dnn_same_shape(out, &s->x), "%s: a tensor differs in shape from x", what);
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t bn_ops(const char *what, cudnnBatchNormOps_t ops, cudnnActivationDescriptor_t act,
-                            struct sg_bn_shape *s)
+static cudnnStatus_t bn_ops(const char *what, cudnnBatchNormOps_t ops,
+                            cudnnActivationDescriptor_t act, struct sg_bn_shape *s)
 {
     s->ops = (int32_t)ops;
     if (ops == CUDNN_BATCHNORM_OPS_BN) {
@@ -56,7 +57,8 @@ cudnnStatus_t cudnnDeriveBNTensorDescriptor(cudnnTensorDescriptor_t derivedBnDes
                                             const cudnnTensorDescriptor_t xDesc,
                                             cudnnBatchNormMode_t mode)
 {
-    SG_NEED(derivedBnDesc && xDesc && xDesc->ndims > 0, "%s: an argument is null or never set", __func__);
+    SG_NEED(derivedBnDesc && xDesc && xDesc->ndims > 0, "%s: an argument is null or never set",
+            __func__);
     int dim[CUDNN_DIM_MAX];
     for (int i = 0; i < xDesc->ndims; i++) {
         dim[i] = i == 1 || (i > 1 && mode == CUDNN_BATCHNORM_PER_ACTIVATION) ? xDesc->dim[i] : 1;
@@ -85,9 +87,10 @@ cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
                                  .running_var = sg_dnn_addr(resultRunningVariance),
                                  .save_mean = sg_dnn_addr(resultSaveMean),
                                  .save_invvar = sg_dnn_addr(resultSaveInvVariance)};
-    SG_NEED(handle && alpha && beta && xData && yData && bnScale && bnBias, "%s: an argument is null",
-            __func__);
-    SG_NEED(!resultRunningMean == !resultRunningVariance && !resultSaveMean == !resultSaveInvVariance,
+    SG_NEED(handle && alpha && beta && xData && yData && bnScale && bnBias,
+            "%s: an argument is null", __func__);
+    SG_NEED(!resultRunningMean == !resultRunningVariance &&
+                !resultSaveMean == !resultSaveInvVariance,
             "%s: of a mean and its variance one is null", __func__);
     SG_TRY(bn_shape(__func__, mode, xDesc, bnScaleBiasMeanVarDesc, epsilon, &a.s));
     SG_TRY(bn_tensor(__func__, &a.s, yDesc, &a.s.y));
@@ -109,22 +112,23 @@ cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
 
 cudnnStatus_t cudnnBatchNormalizationForwardTraining(
     cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,
-    const cudnnTensorDescriptor_t xDesc, const void *x, const cudnnTensorDescriptor_t yDesc, void *y,
-    const cudnnTensorDescriptor_t bnScaleBiasMeanVarDesc, const void *bnScale, const void *bnBias,
-    double exponentialAverageFactor, void *resultRunningMean, void *resultRunningVariance, double epsilon,
-    void *resultSaveMean, void *resultSaveInvVariance)
+    const cudnnTensorDescriptor_t xDesc, const void *x, const cudnnTensorDescriptor_t yDesc,
+    void *y, const cudnnTensorDescriptor_t bnScaleBiasMeanVarDesc, const void *bnScale,
+    const void *bnBias, double exponentialAverageFactor, void *resultRunningMean,
+    void *resultRunningVariance, double epsilon, void *resultSaveMean, void *resultSaveInvVariance)
 {
     return cudnnBatchNormalizationForwardTrainingEx(
         handle, mode, CUDNN_BATCHNORM_OPS_BN, alpha, beta, xDesc, x, NULL, NULL, yDesc, y,
         bnScaleBiasMeanVarDesc, bnScale, bnBias, exponentialAverageFactor, resultRunningMean,
-        resultRunningVariance, epsilon, resultSaveMean, resultSaveInvVariance, NULL, NULL, 0, NULL, 0);
+        resultRunningVariance, epsilon, resultSaveMean, resultSaveInvVariance, NULL, NULL, 0, NULL,
+        0);
 }
 
 cudnnStatus_t cudnnBatchNormalizationForwardInference(
     cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,
-    const cudnnTensorDescriptor_t xDesc, const void *x, const cudnnTensorDescriptor_t yDesc, void *y,
-    const cudnnTensorDescriptor_t bnScaleBiasMeanVarDesc, const void *bnScale, const void *bnBias,
-    const void *estimatedMean, const void *estimatedVariance, double epsilon)
+    const cudnnTensorDescriptor_t xDesc, const void *x, const cudnnTensorDescriptor_t yDesc,
+    void *y, const cudnnTensorDescriptor_t bnScaleBiasMeanVarDesc, const void *bnScale,
+    const void *bnBias, const void *estimatedMean, const void *estimatedVariance, double epsilon)
 {
     struct sg_bn_infer_args a = {.x = sg_dnn_addr(x),
                                  .y = sg_dnn_addr(y),
@@ -132,7 +136,8 @@ cudnnStatus_t cudnnBatchNormalizationForwardInference(
                                  .bias = sg_dnn_addr(bnBias),
                                  .mean = sg_dnn_addr(estimatedMean),
                                  .var = sg_dnn_addr(estimatedVariance)};
-    SG_NEED(handle && alpha && beta && x && y && bnScale && bnBias && estimatedMean && estimatedVariance,
+    SG_NEED(handle && alpha && beta && x && y && bnScale && bnBias && estimatedMean &&
+                estimatedVariance,
             "%s: an argument is null", __func__);
     SG_TRY(bn_shape(__func__, mode, xDesc, bnScaleBiasMeanVarDesc, epsilon, &a.s));
     SG_TRY(bn_tensor(__func__, &a.s, yDesc, &a.s.y));
@@ -149,11 +154,11 @@ cudnnStatus_t cudnnBatchNormalizationBackwardEx(
     const void *betaParamDiff, const cudnnTensorDescriptor_t xDesc, const void *xData,
     const cudnnTensorDescriptor_t yDesc, const void *yData, const cudnnTensorDescriptor_t dyDesc,
     const void *dyData, const cudnnTensorDescriptor_t dzDesc, void *dzData,
-    const cudnnTensorDescriptor_t dxDesc, void *dxData, const cudnnTensorDescriptor_t dBnScaleBiasDesc,
-    const void *bnScaleData, const void *bnBiasData, void *dBnScaleData, void *dBnBiasData,
-    double epsilon, const void *savedMean, const void *savedInvVariance,
-    cudnnActivationDescriptor_t activationDesc, void *workSpace, size_t workSpaceSizeInBytes,
-    void *reserveSpace, size_t reserveSpaceSizeInBytes)
+    const cudnnTensorDescriptor_t dxDesc, void *dxData,
+    const cudnnTensorDescriptor_t dBnScaleBiasDesc, const void *bnScaleData, const void *bnBiasData,
+    void *dBnScaleData, void *dBnBiasData, double epsilon, const void *savedMean,
+    const void *savedInvVariance, cudnnActivationDescriptor_t activationDesc, void *workSpace,
+    size_t workSpaceSizeInBytes, void *reserveSpace, size_t reserveSpaceSizeInBytes)
 {
     struct sg_bn_bwd_args a = {.x = sg_dnn_addr(xData),
                                .dy = sg_dnn_addr(dyData),
@@ -166,7 +171,8 @@ cudnnStatus_t cudnnBatchNormalizationBackwardEx(
     SG_NEED(handle && alphaDataDiff && betaDataDiff && alphaParamDiff && betaParamDiff && xData &&
                 dyData && dxData && bnScaleData && dBnScaleData && dBnBiasData,
             "%s: an argument is null", __func__);
-    SG_NEED(!savedMean == !savedInvVariance, "%s: of a mean and its variance one is null", __func__);
+    SG_NEED(!savedMean == !savedInvVariance, "%s: of a mean and its variance one is null",
+            __func__);
     SG_TRY(bn_shape(__func__, mode, xDesc, dBnScaleBiasDesc, epsilon, &a.s));
     SG_TRY(bn_tensor(__func__, &a.s, dyDesc, &a.s.dy));
     SG_TRY(bn_tensor(__func__, &a.s, dxDesc, &a.s.dx));
@@ -188,17 +194,18 @@ cudnnStatus_t cudnnBatchNormalizationBackwardEx(
 }
 
 cudnnStatus_t cudnnBatchNormalizationBackward(
-    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alphaDataDiff, const void *betaDataDiff,
-    const void *alphaParamDiff, const void *betaParamDiff, const cudnnTensorDescriptor_t xDesc,
-    const void *x, const cudnnTensorDescriptor_t dyDesc, const void *dy,
-    const cudnnTensorDescriptor_t dxDesc, void *dx, const cudnnTensorDescriptor_t dBnScaleBiasDesc,
-    const void *bnScale, void *dBnScaleResult, void *dBnBiasResult, double epsilon, const void *savedMean,
-    const void *savedInvVariance)
+    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alphaDataDiff,
+    const void *betaDataDiff, const void *alphaParamDiff, const void *betaParamDiff,
+    const cudnnTensorDescriptor_t xDesc, const void *x, const cudnnTensorDescriptor_t dyDesc,
+    const void *dy, const cudnnTensorDescriptor_t dxDesc, void *dx,
+    const cudnnTensorDescriptor_t dBnScaleBiasDesc, const void *bnScale, void *dBnScaleResult,
+    void *dBnBiasResult, double epsilon, const void *savedMean, const void *savedInvVariance)
 {
     return cudnnBatchNormalizationBackwardEx(
-        handle, mode, CUDNN_BATCHNORM_OPS_BN, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff,
-        xDesc, x, NULL, NULL, dyDesc, dy, NULL, NULL, dxDesc, dx, dBnScaleBiasDesc, bnScale, NULL,
-        dBnScaleResult, dBnBiasResult, epsilon, savedMean, savedInvVariance, NULL, NULL, 0, NULL, 0);
+        handle, mode, CUDNN_BATCHNORM_OPS_BN, alphaDataDiff, betaDataDiff, alphaParamDiff,
+        betaParamDiff, xDesc, x, NULL, NULL, dyDesc, dy, NULL, NULL, dxDesc, dx, dBnScaleBiasDesc,
+        bnScale, NULL, dBnScaleResult, dBnBiasResult, epsilon, savedMean, savedInvVariance, NULL,
+        NULL, 0, NULL, 0);
 }
 
 /* ---- sizes of the extended forms ---- */
@@ -251,10 +258,12 @@ static void lrn_params(cudnnLRNDescriptor_t d, struct sg_lrn_args *a)
 cudnnStatus_t cudnnLRNCrossChannelForward(cudnnHandle_t handle, cudnnLRNDescriptor_t normDesc,
                                           cudnnLRNMode_t lrnMode, const void *alpha,
                                           const cudnnTensorDescriptor_t xDesc, const void *x,
-                                          const void *beta, const cudnnTensorDescriptor_t yDesc, void *y)
+                                          const void *beta, const cudnnTensorDescriptor_t yDesc,
+                                          void *y)
 {
     struct sg_lrn_args a = {.x = sg_dnn_addr(x), .out = sg_dnn_addr(y)};
-    SG_NEED(handle && normDesc && alpha && x && beta && y && lrnMode == CUDNN_LRN_CROSS_CHANNEL_DIM1,
+    SG_NEED(handle && normDesc && alpha && x && beta && y &&
+                lrnMode == CUDNN_LRN_CROSS_CHANNEL_DIM1,
             "%s: an argument is null or the mode is unknown", __func__);
     SG_NEED(x != y, "%s: not in place", __func__);
     SG_TRY(sg_dnn_tensor(__func__, xDesc, &a.tx));

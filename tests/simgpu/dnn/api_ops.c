@@ -6,10 +6,10 @@
 
 /* ---- activations ---- */
 
-cudnnStatus_t cudnnActivationForward(cudnnHandle_t handle, cudnnActivationDescriptor_t activationDesc,
-                                     const void *alpha, const cudnnTensorDescriptor_t xDesc,
-                                     const void *x, const void *beta,
-                                     const cudnnTensorDescriptor_t yDesc, void *y)
+cudnnStatus_t cudnnActivationForward(cudnnHandle_t handle,
+                                     cudnnActivationDescriptor_t activationDesc, const void *alpha,
+                                     const cudnnTensorDescriptor_t xDesc, const void *x,
+                                     const void *beta, const cudnnTensorDescriptor_t yDesc, void *y)
 {
     struct sg_act_fwd_args a = {.x = sg_dnn_addr(x), .y = sg_dnn_addr(y)};
     SG_NEED_ALL(handle && activationDesc && activationDesc->set && alpha && x && beta && y);
@@ -17,22 +17,26 @@ cudnnStatus_t cudnnActivationForward(cudnnHandle_t handle, cudnnActivationDescri
     SG_TRY(sg_dnn_tensor(__func__, yDesc, &a.ty));
     SG_NEED(sg_dnn_same_shape(&a.tx, &a.ty), "%s: x and y differ in shape", __func__);
     SG_NEED(activationDesc->mode != CUDNN_ACTIVATION_IDENTITY,
-            "%s: CUDNN_ACTIVATION_IDENTITY is for cudnnConvolutionBiasActivationForward only", __func__);
+            "%s: CUDNN_ACTIVATION_IDENTITY is for cudnnConvolutionBiasActivationForward only",
+            __func__);
     a.act = sg_dnn_act(activationDesc);
     a.alpha = sg_dnn_scalar(alpha);
     a.beta = sg_dnn_scalar(beta);
     return sg_dnn_launch(handle, SG_K_ACT_FWD, &a, (double)sg_count(&a.ty));
 }
 
-cudnnStatus_t cudnnActivationBackward(cudnnHandle_t handle, cudnnActivationDescriptor_t activationDesc,
-                                      const void *alpha, const cudnnTensorDescriptor_t yDesc,
-                                      const void *y, const cudnnTensorDescriptor_t dyDesc,
-                                      const void *dy, const cudnnTensorDescriptor_t xDesc, const void *x,
-                                      const void *beta, const cudnnTensorDescriptor_t dxDesc, void *dx)
+cudnnStatus_t cudnnActivationBackward(cudnnHandle_t handle,
+                                      cudnnActivationDescriptor_t activationDesc, const void *alpha,
+                                      const cudnnTensorDescriptor_t yDesc, const void *y,
+                                      const cudnnTensorDescriptor_t dyDesc, const void *dy,
+                                      const cudnnTensorDescriptor_t xDesc, const void *x,
+                                      const void *beta, const cudnnTensorDescriptor_t dxDesc,
+                                      void *dx)
 {
     struct sg_act_bwd_args a = {sg_dnn_addr(y), sg_dnn_addr(dy), sg_dnn_addr(x), sg_dnn_addr(dx),
                                 .alpha = 1.0f};
-    SG_NEED_ALL(handle && activationDesc && activationDesc->set && alpha && y && dy && x && beta && dx);
+    SG_NEED_ALL(handle && activationDesc && activationDesc->set && alpha && y && dy && x && beta &&
+                dx);
     SG_TRY(sg_dnn_tensor(__func__, yDesc, &a.ty));
     SG_TRY(sg_dnn_tensor(__func__, dyDesc, &a.tdy));
     SG_TRY(sg_dnn_tensor(__func__, xDesc, &a.tx));
@@ -59,9 +63,9 @@ static int broadcasts(const struct sg_tensor *a, const struct sg_tensor *c)
     return 1;
 }
 
-cudnnStatus_t cudnnAddTensor(cudnnHandle_t handle, const void *alpha, const cudnnTensorDescriptor_t aDesc,
-                             const void *A, const void *beta, const cudnnTensorDescriptor_t cDesc,
-                             void *C)
+cudnnStatus_t cudnnAddTensor(cudnnHandle_t handle, const void *alpha,
+                             const cudnnTensorDescriptor_t aDesc, const void *A, const void *beta,
+                             const cudnnTensorDescriptor_t cDesc, void *C)
 {
     struct sg_add_args a = {.a = sg_dnn_addr(A), .c = sg_dnn_addr(C)};
     SG_NEED_ALL(handle && alpha && A && beta && C);
@@ -74,8 +78,8 @@ cudnnStatus_t cudnnAddTensor(cudnnHandle_t handle, const void *alpha, const cudn
 }
 
 cudnnStatus_t cudnnTransformTensor(cudnnHandle_t handle, const void *alpha,
-                                   const cudnnTensorDescriptor_t xDesc, const void *x, const void *beta,
-                                   const cudnnTensorDescriptor_t yDesc, void *y)
+                                   const cudnnTensorDescriptor_t xDesc, const void *x,
+                                   const void *beta, const cudnnTensorDescriptor_t yDesc, void *y)
 {
     struct sg_add_args a = {.a = sg_dnn_addr(x), .c = sg_dnn_addr(y)};
     SG_NEED_ALL(handle && alpha && x && beta && y);
@@ -103,8 +107,10 @@ cudnnStatus_t cudnnOpTensor(cudnnHandle_t handle, const cudnnOpTensorDescriptor_
     if (opTensorDesc->op != CUDNN_OP_TENSOR_SQRT && opTensorDesc->op != CUDNN_OP_TENSOR_NOT) {
         SG_NEED_ALL(alpha2 && B);
         SG_TRY(sg_dnn_tensor(__func__, bDesc, &a.tb));
-        SG_NEED(broadcasts(&a.tb, &a.tc), "%s: a dimension of B is neither 1 nor that of C", __func__);
-        SG_NEED(B != C || sg_dnn_same_shape(&a.tb, &a.tc), "%s: C in place of a broadcast B", __func__);
+        SG_NEED(broadcasts(&a.tb, &a.tc), "%s: a dimension of B is neither 1 nor that of C",
+                __func__);
+        SG_NEED(B != C || sg_dnn_same_shape(&a.tb, &a.tc), "%s: C in place of a broadcast B",
+                __func__);
         a.b = sg_dnn_addr(B);
         a.alpha2 = sg_dnn_scalar(alpha2);
     }
@@ -113,8 +119,8 @@ cudnnStatus_t cudnnOpTensor(cudnnHandle_t handle, const cudnnOpTensorDescriptor_
     return sg_dnn_launch(handle, SG_K_OP, &a, (double)sg_count(&a.tc));
 }
 
-static cudnnStatus_t fill(const char *what, cudnnHandle_t handle, cudnnTensorDescriptor_t yDesc, void *y,
-                          const void *value, int scale)
+static cudnnStatus_t fill(const char *what, cudnnHandle_t handle, cudnnTensorDescriptor_t yDesc,
+                          void *y, const void *value, int scale)
 {
     struct sg_fill_args a = {.y = sg_dnn_addr(y), .scale = scale};
     SG_NEED(handle && y && value, "%s: an argument is null", what);
@@ -137,8 +143,9 @@ cudnnStatus_t cudnnScaleTensor(cudnnHandle_t handle, const cudnnTensorDescriptor
 
 /* ---- pooling ---- */
 
-static cudnnStatus_t pool_shape(const char *what, cudnnPoolingDescriptor_t d, cudnnTensorDescriptor_t x,
-                                cudnnTensorDescriptor_t y, struct sg_pool_shape *s)
+static cudnnStatus_t pool_shape(const char *what, cudnnPoolingDescriptor_t d,
+                                cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t y,
+                                struct sg_pool_shape *s)
 {
     int dim[CUDNN_DIM_MAX];
     SG_NEED(d && d->ndims > 0, "%s: the pooling descriptor is null or was never set", what);
@@ -161,8 +168,9 @@ static cudnnStatus_t pool_shape(const char *what, cudnnPoolingDescriptor_t d, cu
 }
 
 cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle, const cudnnPoolingDescriptor_t poolingDesc,
-                                  const void *alpha, const cudnnTensorDescriptor_t xDesc, const void *x,
-                                  const void *beta, const cudnnTensorDescriptor_t yDesc, void *y)
+                                  const void *alpha, const cudnnTensorDescriptor_t xDesc,
+                                  const void *x, const void *beta,
+                                  const cudnnTensorDescriptor_t yDesc, void *y)
 {
     struct sg_pool_fwd_args a = {.x = sg_dnn_addr(x), .y = sg_dnn_addr(y)};
     SG_NEED_ALL(handle && alpha && x && beta && y);
@@ -173,13 +181,14 @@ cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle, const cudnnPoolingDescri
 }
 
 cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle, const cudnnPoolingDescriptor_t poolingDesc,
-                                   const void *alpha, const cudnnTensorDescriptor_t yDesc, const void *y,
-                                   const cudnnTensorDescriptor_t dyDesc, const void *dy,
-                                   const cudnnTensorDescriptor_t xDesc, const void *x, const void *beta,
+                                   const void *alpha, const cudnnTensorDescriptor_t yDesc,
+                                   const void *y, const cudnnTensorDescriptor_t dyDesc,
+                                   const void *dy, const cudnnTensorDescriptor_t xDesc,
+                                   const void *x, const void *beta,
                                    const cudnnTensorDescriptor_t dxDesc, void *dx)
 {
-    struct sg_pool_bwd_args a = {.y = sg_dnn_addr(y), .dy = sg_dnn_addr(dy), .x = sg_dnn_addr(x),
-                                 .dx = sg_dnn_addr(dx)};
+    struct sg_pool_bwd_args a = {
+        .y = sg_dnn_addr(y), .dy = sg_dnn_addr(dy), .x = sg_dnn_addr(x), .dx = sg_dnn_addr(dx)};
     SG_NEED_ALL(handle && alpha && y && dy && x && beta && dx);
     SG_TRY(pool_shape(__func__, poolingDesc, xDesc, yDesc, &a.s));
     SG_TRY(sg_dnn_tensor(__func__, dyDesc, &a.s.dy));
@@ -201,8 +210,8 @@ static double softmax_threads(const struct sg_softmax_args *a)
 
 cudnnStatus_t cudnnSoftmaxForward(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t algo,
                                   cudnnSoftmaxMode_t mode, const void *alpha,
-                                  const cudnnTensorDescriptor_t xDesc, const void *x, const void *beta,
-                                  const cudnnTensorDescriptor_t yDesc, void *y)
+                                  const cudnnTensorDescriptor_t xDesc, const void *x,
+                                  const void *beta, const cudnnTensorDescriptor_t yDesc, void *y)
 {
     struct sg_softmax_args a = {.x = sg_dnn_addr(x), .out = sg_dnn_addr(y)};
     SG_NEED_ALL(handle && alpha && x && beta && y);
@@ -264,7 +273,8 @@ cudnnStatus_t cudnnGetReductionIndicesSize(cudnnHandle_t handle,
 cudnnStatus_t cudnnGetReductionWorkspaceSize(cudnnHandle_t handle,
                                              const cudnnReduceTensorDescriptor_t reduceTensorDesc,
                                              const cudnnTensorDescriptor_t aDesc,
-                                             const cudnnTensorDescriptor_t cDesc, size_t *sizeInBytes)
+                                             const cudnnTensorDescriptor_t cDesc,
+                                             size_t *sizeInBytes)
 {
     struct sg_tensor c;
     SG_NEED_ALL(reduceTensorDesc && reduceTensorDesc->set && sizeInBytes);
@@ -275,8 +285,9 @@ cudnnStatus_t cudnnGetReductionWorkspaceSize(cudnnHandle_t handle,
 
 cudnnStatus_t cudnnReduceTensor(cudnnHandle_t handle,
                                 const cudnnReduceTensorDescriptor_t reduceTensorDesc, void *indices,
-                                size_t indicesSizeInBytes, void *workspace, size_t workspaceSizeInBytes,
-                                const void *alpha, const cudnnTensorDescriptor_t aDesc, const void *A,
+                                size_t indicesSizeInBytes, void *workspace,
+                                size_t workspaceSizeInBytes, const void *alpha,
+                                const cudnnTensorDescriptor_t aDesc, const void *A,
                                 const void *beta, const cudnnTensorDescriptor_t cDesc, void *C)
 {
     struct sg_reduce_args a = {.a = sg_dnn_addr(A), .c = sg_dnn_addr(C)};
@@ -314,13 +325,13 @@ cudnnStatus_t cudnnDropoutGetReserveSpaceSize(cudnnTensorDescriptor_t xdesc, siz
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t set_dropout(const char *what, cudnnDropoutDescriptor_t d, float rate, void *states,
-                                 size_t bytes, unsigned long long seed)
+static cudnnStatus_t set_dropout(const char *what, cudnnDropoutDescriptor_t d, float rate,
+                                 void *states, size_t bytes, unsigned long long seed)
 {
     SG_NEED(d && rate >= 0.0f && rate <= 1.0f, "%s: dropout rate %g", what, (double)rate);
     if (states && bytes < SG_DROPOUT_STATE_BYTES) {
-        return sg_dnn_refuse(CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT, "%s: the states need %zu bytes",
-                             what, SG_DROPOUT_STATE_BYTES);
+        return sg_dnn_refuse(CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT,
+                             "%s: the states need %zu bytes", what, SG_DROPOUT_STATE_BYTES);
     }
     *d = (struct cudnnDropoutStruct){rate, states, seed};
     return CUDNN_STATUS_SUCCESS;
@@ -339,9 +350,9 @@ cudnnStatus_t cudnnSetDropoutDescriptor(cudnnDropoutDescriptor_t dropoutDesc, cu
     return sg_dnn_launch(handle, SG_K_DROPOUT_INIT, &a, SG_DROPOUT_STREAMS);
 }
 
-cudnnStatus_t cudnnRestoreDropoutDescriptor(cudnnDropoutDescriptor_t dropoutDesc, cudnnHandle_t handle,
-                                            float dropout, void *states, size_t stateSizeInBytes,
-                                            unsigned long long seed)
+cudnnStatus_t cudnnRestoreDropoutDescriptor(cudnnDropoutDescriptor_t dropoutDesc,
+                                            cudnnHandle_t handle, float dropout, void *states,
+                                            size_t stateSizeInBytes, unsigned long long seed)
 {
     SG_NEED_ALL(handle && states);
     return set_dropout(__func__, dropoutDesc, dropout, states, stateSizeInBytes, seed);
@@ -361,7 +372,8 @@ static cudnnStatus_t dropout(const char *what, cudnnHandle_t handle, cudnnDropou
                              enum sg_kernel_id kernel, cudnnTensorDescriptor_t xdesc, const void *x,
                              cudnnTensorDescriptor_t ydesc, void *y, void *reserve, size_t bytes)
 {
-    struct sg_dropout_args a = {.x = sg_dnn_addr(x), .y = sg_dnn_addr(y), .reserve = sg_dnn_addr(reserve)};
+    struct sg_dropout_args a = {
+        .x = sg_dnn_addr(x), .y = sg_dnn_addr(y), .reserve = sg_dnn_addr(reserve)};
     SG_NEED(handle && d && x && y && reserve, "%s: an argument is null", what);
     SG_TRY(sg_dnn_tensor(what, xdesc, &a.tx));
     SG_TRY(sg_dnn_tensor(what, ydesc, &a.ty));
@@ -384,15 +396,15 @@ cudnnStatus_t cudnnDropoutForward(cudnnHandle_t handle, const cudnnDropoutDescri
                                   const cudnnTensorDescriptor_t ydesc, void *y, void *reserveSpace,
                                   size_t reserveSpaceSizeInBytes)
 {
-    return dropout(__func__, handle, dropoutDesc, SG_K_DROPOUT_FWD, xdesc, x, ydesc, y, reserveSpace,
-                   reserveSpaceSizeInBytes);
+    return dropout(__func__, handle, dropoutDesc, SG_K_DROPOUT_FWD, xdesc, x, ydesc, y,
+                   reserveSpace, reserveSpaceSizeInBytes);
 }
 
 cudnnStatus_t cudnnDropoutBackward(cudnnHandle_t handle, const cudnnDropoutDescriptor_t dropoutDesc,
                                    const cudnnTensorDescriptor_t dydesc, const void *dy,
-                                   const cudnnTensorDescriptor_t dxdesc, void *dx, void *reserveSpace,
-                                   size_t reserveSpaceSizeInBytes)
+                                   const cudnnTensorDescriptor_t dxdesc, void *dx,
+                                   void *reserveSpace, size_t reserveSpaceSizeInBytes)
 {
-    return dropout(__func__, handle, dropoutDesc, SG_K_DROPOUT_BWD, dydesc, dy, dxdesc, dx, reserveSpace,
-                   reserveSpaceSizeInBytes);
+    return dropout(__func__, handle, dropoutDesc, SG_K_DROPOUT_BWD, dydesc, dy, dxdesc, dx,
+                   reserveSpace, reserveSpaceSizeInBytes);
 }

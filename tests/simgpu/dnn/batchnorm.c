@@ -8,7 +8,7 @@
 /* The elements that one parameter normalises: a channel, or one activation over the batch. */
 struct group {
     int32_t c, lo[3], hi[3];
-    int64_t param;  /* offset of its parameters */
+    int64_t param; /* offset of its parameters */
     int64_t count;
 };
 
@@ -44,25 +44,25 @@ static struct group group_at(const struct sg_bn_shape *s, int64_t i)
     return g;
 }
 
-static inline int64_t offset(const struct sg_tensor *t, int32_t n, int32_t c, int32_t i0, int32_t i1,
-                             int32_t i2)
+static inline int64_t offset(const struct sg_tensor *t, int32_t n, int32_t c, int32_t i0,
+                             int32_t i1, int32_t i2)
 {
     return (int64_t)n * t->str[0] + (int64_t)c * t->str[1] + (int64_t)i0 * t->str[2] +
            (int64_t)i1 * t->str[3] + (int64_t)i2 * t->str[4];
 }
 
 /* Index in the reserve's bit mask: row-major position in x. */
-static inline int64_t position(const struct sg_tensor *t, int32_t n, int32_t c, int32_t i0, int32_t i1,
-                               int32_t i2)
+static inline int64_t position(const struct sg_tensor *t, int32_t n, int32_t c, int32_t i0,
+                               int32_t i1, int32_t i2)
 {
     const int32_t *d = t->dim;
     return ((((int64_t)n * d[1] + c) * d[2] + i0) * d[3] + i1) * d[4] + i2;
 }
 
-#define FOR_GROUP(s, g, n, i0, i1, i2)                                  \
-    for (int32_t n = 0; n < (s)->x.dim[0]; n++)                         \
-        for (int32_t i0 = (g)->lo[0]; i0 < (g)->hi[0]; i0++)            \
-            for (int32_t i1 = (g)->lo[1]; i1 < (g)->hi[1]; i1++)        \
+#define FOR_GROUP(s, g, n, i0, i1, i2)                                                             \
+    for (int32_t n = 0; n < (s)->x.dim[0]; n++)                                                    \
+        for (int32_t i0 = (g)->lo[0]; i0 < (g)->hi[0]; i0++)                                       \
+            for (int32_t i1 = (g)->lo[1]; i1 < (g)->hi[1]; i1++)                                   \
                 for (int32_t i2 = (g)->lo[2]; i2 < (g)->hi[2]; i2++)
 
 uint64_t sg_bn_reserve_bytes(const struct sg_tensor *x)
@@ -70,8 +70,8 @@ uint64_t sg_bn_reserve_bytes(const struct sg_tensor *x)
     return ((uint64_t)sg_count(x) + 127) / 128 * 16;
 }
 
-static void moments(const struct sg_bn_shape *s, const struct group *g, const float *x, double *mean,
-                    double *var)
+static void moments(const struct sg_bn_shape *s, const struct group *g, const float *x,
+                    double *mean, double *var)
 {
     double sum = 0, square = 0;
     FOR_GROUP(s, g, n, i0, i1, i2)
@@ -114,8 +114,8 @@ static void bn_normalise(const struct sg_bn_train_args *a, const struct group *g
     }
 }
 
-static void bn_keep(const struct sg_bn_train_args *a, const struct group *g, double mean, double var,
-                    float invvar)
+static void bn_keep(const struct sg_bn_train_args *a, const struct group *g, double mean,
+                    double var, float invvar)
 {
     double f = a->s.average_factor, n = (double)g->count;
     if (a->running_mean) {
@@ -169,7 +169,8 @@ void sg_bn_train_touches(const struct simgpu_launch *l, simgpu_touch_fn touch, v
 }
 
 /* Passes over whole tensors: a multiple of the input's bytes. */
-static void norm_cost(struct simgpu_work *work, const struct sg_tensor *t, double ops, double passes)
+static void norm_cost(struct simgpu_work *work, const struct sg_tensor *t, double ops,
+                      double passes)
 {
     double n = (double)sg_count(t);
     *work = (struct simgpu_work){
@@ -228,8 +229,8 @@ void sg_bn_infer_cost(const struct simgpu_launch *l, struct simgpu_work *work)
 /* ---- backward ---- */
 
 /* The gradient that reaches the normalisation itself: masked where an activation follows. */
-static inline float bn_incoming(const struct sg_bn_bwd_args *a, const float *dy, int32_t n, int32_t c,
-                                int32_t i0, int32_t i1, int32_t i2)
+static inline float bn_incoming(const struct sg_bn_bwd_args *a, const float *dy, int32_t n,
+                                int32_t c, int32_t i0, int32_t i1, int32_t i2)
 {
     const struct sg_bn_shape *s = &a->s;
     float g = dy[offset(&s->dy, n, c, i0, i1, i2)];

@@ -51,11 +51,11 @@ static void driver_open(void)
     get_proc_fn get;
     void *sym = dlsym(so, "cuGetProcAddress_v2");
     memcpy(&get, &sym, sizeof get); /* the portable way from an object to a function pointer */
-#define LOOK_UP(name, version)                                 \
-    sym = lookup(so, get, #name, version);                     \
-    if (!sym) {                                                \
-        return;                                                \
-    }                                                          \
+#define LOOK_UP(name, version)                                                                     \
+    sym = lookup(so, get, #name, version);                                                         \
+    if (!sym) {                                                                                    \
+        return;                                                                                    \
+    }                                                                                              \
     memcpy(&driver.name, &sym, sizeof sym);
     SG_DRIVER_CALLS(LOOK_UP)
 #undef LOOK_UP
@@ -143,7 +143,8 @@ CUresult sg_client_launch(const struct sg_driver *drv, struct sg_client_image *i
                                params, NULL);
 }
 
-/* Cores of one multiprocessor by compute capability (CUDA programming guide, technical specifications). */
+/* Cores of one multiprocessor by compute capability (CUDA programming guide, technical
+ * specifications). */
 static int cores_per_sm(int major, int minor)
 {
     switch (major) {

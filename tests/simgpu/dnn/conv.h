@@ -11,7 +11,7 @@ enum sg_conv_dir { SG_CONV_FWD, SG_CONV_BWD_DATA, SG_CONV_BWD_FILTER };
 
 struct sg_conv_shape {
     struct sg_tensor x, y; /* input (or its gradient), output (or its gradient) */
-    struct sg_tensor w;    /* filters: output channels, channels of a group, then the three extents */
+    struct sg_tensor w; /* filters: output channels, channels of a group, then the three extents */
     int32_t pad[3], stride[3], dilation[3];
     int32_t groups;
     int32_t flip; /* 1: true convolution, filters mirrored; 0: cross-correlation */

@@ -1,4 +1,5 @@
-/* The arithmetic of convolutions: im2col and blocked products, image by image, fixed order of sums. */
+/* The arithmetic of convolutions: im2col and blocked products, image by image, fixed order of sums.
+ */
 #include "conv.h"
 #include "gemm.h"
 
@@ -7,10 +8,10 @@
 
 /* One group of one image, as counts. */
 struct geometry {
-    int64_t kg, cg;    /* output and input channels of a group */
-    int64_t taps;      /* filter positions */
-    int64_t out, in;   /* output and input positions of one channel */
-    int64_t inner;     /* cg * taps */
+    int64_t kg, cg;  /* output and input channels of a group */
+    int64_t taps;    /* filter positions */
+    int64_t out, in; /* output and input positions of one channel */
+    int64_t inner;   /* cg * taps */
 };
 
 static struct geometry geometry_of(const struct sg_conv_shape *s)
@@ -34,17 +35,19 @@ static inline int64_t meet(const struct sg_conv_shape *s, int d, int64_t o, int6
 }
 
 /* Every filter position in row-major order. */
-#define FOR_TAPS(s, t0, t1, t2)                          \
-    for (int64_t t0 = 0; t0 < (s)->w.dim[2]; t0++)       \
-        for (int64_t t1 = 0; t1 < (s)->w.dim[3]; t1++)   \
+#define FOR_TAPS(s, t0, t1, t2)                                                                    \
+    for (int64_t t0 = 0; t0 < (s)->w.dim[2]; t0++)                                                 \
+        for (int64_t t1 = 0; t1 < (s)->w.dim[3]; t1++)                                             \
             for (int64_t t2 = 0; t2 < (s)->w.dim[4]; t2++)
 
 /* The output columns lo..hi-1 of a row whose inputs lie inside the image for tap t of the last
  * dimension; *first is the input column that lo meets. */
-static void inside(const struct sg_conv_shape *s, int64_t t, int64_t *lo, int64_t *hi, int64_t *first)
+static void inside(const struct sg_conv_shape *s, int64_t t, int64_t *lo, int64_t *hi,
+                   int64_t *first)
 {
     int64_t tap = s->flip ? s->w.dim[4] - 1 - t : t, step = s->stride[2];
-    int64_t shift = tap * s->dilation[2] - s->pad[2], n = s->y.dim[4], last = s->x.dim[4] - 1 - shift;
+    int64_t shift = tap * s->dilation[2] - s->pad[2], n = s->y.dim[4],
+            last = s->x.dim[4] - 1 - shift;
     *lo = shift >= 0 ? 0 : (-shift + step - 1) / step;
     *hi = last < 0 ? 0 : last / step + 1;
     *hi = *hi > n ? n : *hi;
@@ -53,7 +56,8 @@ static void inside(const struct sg_conv_shape *s, int64_t t, int64_t *lo, int64_
 }
 
 /* Columns: col[(c, taps)][output positions] gathered from x, one group of one image. */
-static void im2col(const struct sg_conv_shape *s, const struct geometry *g, const float *x, float *col)
+static void im2col(const struct sg_conv_shape *s, const struct geometry *g, const float *x,
+                   float *col)
 {
     int64_t n = s->y.dim[4], step = (int64_t)s->stride[2] * s->x.str[4], lo, hi, first;
     for (int64_t c = 0; c < g->cg; c++) {
@@ -67,7 +71,8 @@ static void im2col(const struct sg_conv_shape *s, const struct geometry *g, cons
                     memset(col, 0, (size_t)n * sizeof *col);
                     continue;
                 }
-                const float *row = plane + i0 * s->x.str[2] + i1 * s->x.str[3] + first * s->x.str[4];
+                const float *row =
+                    plane + i0 * s->x.str[2] + i1 * s->x.str[3] + first * s->x.str[4];
                 memset(col, 0, (size_t)lo * sizeof *col);
                 if (step == 1) {
                     memcpy(col + lo, row, (size_t)(hi - lo) * sizeof *col);
@@ -83,7 +88,8 @@ static void im2col(const struct sg_conv_shape *s, const struct geometry *g, cons
 }
 
 /* The reverse: adds columns into packed planes [cg][in]. */
-static void col2im(const struct sg_conv_shape *s, const struct geometry *g, const float *col, float *dx)
+static void col2im(const struct sg_conv_shape *s, const struct geometry *g, const float *col,
+                   float *dx)
 {
     int64_t n = s->y.dim[4], step = s->stride[2], lo, hi, first;
     for (int64_t c = 0; c < g->cg; c++, dx += g->in) {
@@ -136,13 +142,14 @@ static void scatter(const struct sg_tensor *t, const float *src, int64_t channel
     }
 }
 
-/* Scratch of one launch: columns (in the workspace where it is big enough), planes, packed filters. */
+/* Scratch of one launch: columns (in the workspace where it is big enough), planes, packed filters.
+ */
 struct scratch {
     float *heap, *col, *planes, *filter;
 };
 
 static void scratch_get(struct scratch *b, const struct sg_conv_args *a, const struct geometry *g,
-                       int64_t planes)
+                        int64_t planes)
 {
     const struct sg_conv_shape *s = &a->s;
     int64_t col = g->inner * g->out, filter = s->w.dim[0] * g->inner;
@@ -182,8 +189,8 @@ void sg_conv_forward(const struct sg_conv_args *a)
     for (int64_t n = 0; n < s->x.dim[0]; n++) {
         for (int64_t i = 0; i < s->groups; i++) {
             im2col(s, &g, sg_ptr(a->x) + n * s->x.str[0] + i * g.cg * s->x.str[1], b.col);
-            sg_gemm_f32(g.kg, g.out, g.inner, 1.0f, b.filter + i * g.kg * g.inner, fm, b.col,
-                               cm, 0.0f, b.planes, cm);
+            sg_gemm_f32(g.kg, g.out, g.inner, 1.0f, b.filter + i * g.kg * g.inner, fm, b.col, cm,
+                        0.0f, b.planes, cm);
             scatter(&s->y, b.planes, g.kg, s->alpha, s->beta,
                     sg_ptr(a->y) + n * s->y.str[0] + i * g.kg * s->y.str[1]);
         }
@@ -204,8 +211,8 @@ void sg_conv_backward_data(const struct sg_conv_args *a)
     for (int64_t n = 0; n < s->x.dim[0]; n++) {
         for (int64_t i = 0; i < s->groups; i++) {
             gather(&s->y, sg_ptr(a->y) + n * s->y.str[0] + i * g.kg * s->y.str[1], g.kg, dy);
-            sg_gemm_f32(g.inner, g.out, g.kg, 1.0f, b.filter + i * g.kg * g.inner, ft, dy, cm,
-                               0.0f, b.col, cm);
+            sg_gemm_f32(g.inner, g.out, g.kg, 1.0f, b.filter + i * g.kg * g.inner, ft, dy, cm, 0.0f,
+                        b.col, cm);
             memset(b.planes, 0, (size_t)in * sizeof(float));
             col2im(s, &g, b.col, b.planes);
             scatter(&s->x, b.planes, g.cg, s->alpha, s->beta,
@@ -228,7 +235,7 @@ void sg_conv_backward_filter(const struct sg_conv_args *a)
             im2col(s, &g, sg_ptr(a->x) + n * s->x.str[0] + i * g.cg * s->x.str[1], b.col);
             gather(&s->y, sg_ptr(a->y) + n * s->y.str[0] + i * g.kg * s->y.str[1], g.kg, b.planes);
             sg_gemm_f32(g.kg, g.inner, g.out, 1.0f, b.planes, ym, b.col, ct, 1.0f,
-                               b.filter + i * g.kg * g.inner, fm);
+                        b.filter + i * g.kg * g.inner, fm);
         }
     }
     for (int64_t k = 0; k < s->w.dim[0]; k++) {

@@ -1,7 +1,7 @@
 /* conv_model.c: what each convolution algorithm does on a shape: arithmetic, traffic, workspace.
  *
- * Arithmetic is counted as the algorithm executes it, padding to its tiles included; how near to the
- * peak it runs is the preset's constant of the class. Sources: implicit and explicit products:
+ * Arithmetic is counted as the algorithm executes it, padding to its tiles included; how near to
+ * the peak it runs is the preset's constant of the class. Sources: implicit and explicit products:
  * Chetlur et al., "cuDNN: efficient primitives for deep learning" (arXiv 1410.0759); fast Fourier
  * transforms: Vasilache et al., "Fast convolutional nets with fbfft" (arXiv 1412.7580); minimal
  * filtering F(2x2,3x3): Lavin and Gray, "Fast algorithms for convolutional neural
@@ -15,12 +15,12 @@
 /* The method behind an algorithm of any direction. */
 enum method {
     METHOD_NONE,
-    METHOD_IMPLICIT,     /* product with indices made on the fly */
-    METHOD_PRECOMP,      /* product with a table of indices      */
-    METHOD_EXPLICIT,     /* columns in the workspace             */
+    METHOD_IMPLICIT, /* product with indices made on the fly */
+    METHOD_PRECOMP,  /* product with a table of indices      */
+    METHOD_EXPLICIT, /* columns in the workspace             */
     METHOD_FFT,
     METHOD_FFT_TILING,
-    METHOD_WINOGRAD,     /* F(2x2, 3x3) in one kernel            */
+    METHOD_WINOGRAD,          /* F(2x2, 3x3) in one kernel            */
     METHOD_WINOGRAD_NONFUSED, /* its transforms apart, tiles in the workspace */
 };
 
@@ -39,10 +39,10 @@ static const unsigned char filter_methods[CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUN
 
 /* The numbers that every formula uses. */
 struct counts {
-    double n, k, c, groups;   /* batch; channels of one group */
-    double out, in, taps;     /* positions, filter positions  */
-    double macs;              /* of the plain algorithm, all groups */
-    double x, y, w;           /* bytes */
+    double n, k, c, groups; /* batch; channels of one group */
+    double out, in, taps;   /* positions, filter positions  */
+    double macs;            /* of the plain algorithm, all groups */
+    double x, y, w;         /* bytes */
 };
 
 static struct counts counts_of(const struct sg_conv_shape *s)
@@ -67,8 +67,8 @@ static double round_up(double v, double to)
     return ceil(v / to) * to;
 }
 
-/* Multiply-adds of an m x n x k product with its tiles' borders (64 x 64) and a start-up of 16 steps along
- * k. */
+/* Multiply-adds of an m x n x k product with its tiles' borders (64 x 64) and a start-up of 16
+ * steps along k. */
 static double product(double m, double n, double k)
 {
     return round_up(m, 64) * round_up(n, 64) * (k + 64);
@@ -82,11 +82,11 @@ static double direct_macs(const struct counts *q, enum sg_conv_dir dir)
     case SG_CONV_FWD:
         return q->groups * product(q->k, q->n * q->out, q->c * q->taps);
     case SG_CONV_BWD_DATA: /* with strides, only some taps meet each input position */
-        return q->groups * product(q->c, q->n * q->in,
-                                   q->k * fmin(q->taps, q->taps * q->out / q->in));
+        return q->groups *
+               product(q->c, q->n * q->in, q->k * fmin(q->taps, q->taps * q->out / q->in));
     default: {
-        /* few tiles of output, a long inner sum: it is split among the multiprocessors, and adding the
-         * parts up costs the more the fewer tiles there are */
+        /* few tiles of output, a long inner sum: it is split among the multiprocessors, and adding
+         * the parts up costs the more the fewer tiles there are */
         double tiles = ceil(q->k / 64) * ceil(q->c * q->taps / 64);
         return q->groups * product(q->k, q->c * q->taps, q->n * q->out) * (1 + SPLIT / tiles);
     }
@@ -100,8 +100,7 @@ static int class_of(enum sg_conv_dir dir)
     return classes[dir];
 }
 
-static struct sg_conv_model direct(const struct counts *q,
-                                   enum sg_conv_dir dir, enum method m)
+static struct sg_conv_model direct(const struct counts *q, enum sg_conv_dir dir, enum method m)
 {
     struct sg_conv_model r = {.supported = 1, .kclass = class_of(dir)};
     r.flops = 2 * direct_macs(q, dir);
@@ -143,10 +142,11 @@ static double fft_length(int n)
     return length;
 }
 
-/* Products at every frequency (8 flops each) and real transforms, planes of h x w points. `images` counts
- * tiles too; data and filters are transformed data_times and filter_times. */
-static struct sg_conv_model fft_planes(const struct counts *q, enum sg_conv_dir dir, double h, double w,
-                                       double images, double data_times, double filter_times)
+/* Products at every frequency (8 flops each) and real transforms, planes of h x w points. `images`
+ * counts tiles too; data and filters are transformed data_times and filter_times. */
+static struct sg_conv_model fft_planes(const struct counts *q, enum sg_conv_dir dir, double h,
+                                       double w, double images, double data_times,
+                                       double filter_times)
 {
     struct sg_conv_model r = {.supported = 1, .kclass = SIMGPU_CLASS_CONV_FAST};
     double points = h * (w / 2 + 1), data = images * (q->c + q->k), filters = q->k * q->c;
@@ -162,8 +162,8 @@ static struct sg_conv_model fft_planes(const struct counts *q, enum sg_conv_dir 
 /* What of the data, and of the filters, the tiled transforms keep at a time, in bytes. */
 #define FFT_PART (96.0 * 1024 * 1024)
 
-/* Tiles of `side` points, worked on in parts: for each part of the images all filters are transformed
- * again; for the filter's gradient, the images for each part of the filters. */
+/* Tiles of `side` points, worked on in parts: for each part of the images all filters are
+ * transformed again; for the filter's gradient, the images for each part of the filters. */
 static struct sg_conv_model fft_tiles(const struct sg_conv_shape *s, const struct counts *q,
                                       enum sg_conv_dir dir, double side)
 {
@@ -204,8 +204,8 @@ static struct sg_conv_model fft(const struct sg_conv_shape *s, const struct coun
 /* Part of the tiles that the algorithm with separate transforms works on at a time, in bytes. */
 #define WINOGRAD_PART (64.0 * 1024 * 1024)
 
-/* 16 products for 2 x 2 outputs of a 3 x 3 filter, where the plain sum takes 36. The filter's gradient is
- * the same with tiles of the output's gradient in the filter's place, F(3x3, 2x2). */
+/* 16 products for 2 x 2 outputs of a 3 x 3 filter, where the plain sum takes 36. The filter's
+ * gradient is the same with tiles of the output's gradient in the filter's place, F(3x3, 2x2). */
 static struct sg_conv_model winograd(const struct sg_conv_shape *s, const struct counts *q,
                                      enum sg_conv_dir dir, int fused)
 {
@@ -241,7 +241,8 @@ static struct sg_conv_model winograd(const struct sg_conv_shape *s, const struct
 
 int sg_conv_algo_count(enum sg_conv_dir dir)
 {
-    static const int counts[] = {CUDNN_CONVOLUTION_FWD_ALGO_COUNT, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT,
+    static const int counts[] = {CUDNN_CONVOLUTION_FWD_ALGO_COUNT,
+                                 CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT,
                                  CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT};
     return counts[dir];
 }

@@ -1,26 +1,27 @@
-/* Descriptors: plain data that a program fills and reads back; no driver is needed for any of it. */
+/* Descriptors: plain data that a program fills and reads back; no driver is needed for any of it.
+ */
 #include "dnn.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* cudnnCreateX / cudnnDestroyX of a descriptor that is one zeroed structure. */
-#define DESCRIPTOR(name, type)                                                                    \
-    cudnnStatus_t cudnnCreate##name##Descriptor(type *out)                                        \
-    {                                                                                             \
-        SG_NEED(out, "cudnnCreate" #name "Descriptor: the result pointer is null");               \
-        type d = calloc(1, sizeof *d);                                                            \
-        if (!d) {                                                                                 \
-            return sg_dnn_refuse(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,              \
-                                 "cudnnCreate" #name "Descriptor: out of host memory");           \
-        }                                                                                         \
-        *out = d;                                                                                 \
-        return CUDNN_STATUS_SUCCESS;                                                              \
-    }                                                                                             \
-    cudnnStatus_t cudnnDestroy##name##Descriptor(type d)                                          \
-    {                                                                                             \
-        free(d);                                                                                  \
-        return CUDNN_STATUS_SUCCESS;                                                              \
+#define DESCRIPTOR(name, type)                                                                     \
+    cudnnStatus_t cudnnCreate##name##Descriptor(type *out)                                         \
+    {                                                                                              \
+        SG_NEED(out, "cudnnCreate" #name "Descriptor: the result pointer is null");                \
+        type d = calloc(1, sizeof *d);                                                             \
+        if (!d) {                                                                                  \
+            return sg_dnn_refuse(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,               \
+                                 "cudnnCreate" #name "Descriptor: out of host memory");            \
+        }                                                                                          \
+        *out = d;                                                                                  \
+        return CUDNN_STATUS_SUCCESS;                                                               \
+    }                                                                                              \
+    cudnnStatus_t cudnnDestroy##name##Descriptor(type d)                                           \
+    {                                                                                              \
+        free(d);                                                                                   \
+        return CUDNN_STATUS_SUCCESS;                                                               \
     }
 
 DESCRIPTOR(Tensor, cudnnTensorDescriptor_t)
@@ -53,14 +54,14 @@ cudnnStatus_t cudnnDestroyLRNDescriptor(cudnnLRNDescriptor_t d)
 
 /* ---- tensors ---- */
 
-cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t d, cudnnDataType_t type, int nbDims,
-                                         const int dimA[], const int strideA[])
+cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t d, cudnnDataType_t type,
+                                         int nbDims, const int dimA[], const int strideA[])
 {
     SG_NEED(d && dimA && strideA, "cudnnSetTensorNdDescriptor: an argument is null");
     if (nbDims < 3 || nbDims > CUDNN_DIM_MAX) {
         return sg_dnn_refuse(CUDNN_STATUS_NOT_SUPPORTED,
-                             "cudnnSetTensorNdDescriptor: %d dimensions; 3 to %d are possible", nbDims,
-                             CUDNN_DIM_MAX);
+                             "cudnnSetTensorNdDescriptor: %d dimensions; 3 to %d are possible",
+                             nbDims, CUDNN_DIM_MAX);
     }
     SG_NEED(sg_dnn_type_bytes(type) > 0, "cudnnSetTensorNdDescriptor: data type %d is unknown",
             (int)type);
@@ -83,7 +84,8 @@ cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t d, cudnnDataTyp
 }
 
 /* Strides of a packed tensor; channels innermost for NHWC. */
-static cudnnStatus_t packed_strides(cudnnTensorFormat_t format, int n, const int dim[], int stride[])
+static cudnnStatus_t packed_strides(cudnnTensorFormat_t format, int n, const int dim[],
+                                    int stride[])
 {
     int64_t s = 1;
     if (format == CUDNN_TENSOR_NHWC) {
@@ -110,7 +112,8 @@ cudnnStatus_t cudnnSetTensorNdDescriptorEx(cudnnTensorDescriptor_t d, cudnnTenso
                                            cudnnDataType_t type, int nbDims, const int dimA[])
 {
     SG_NEED(dimA && nbDims >= 3 && nbDims <= CUDNN_DIM_MAX,
-            "cudnnSetTensorNdDescriptorEx: %d dimensions; 3 to %d are possible", nbDims, CUDNN_DIM_MAX);
+            "cudnnSetTensorNdDescriptorEx: %d dimensions; 3 to %d are possible", nbDims,
+            CUDNN_DIM_MAX);
     int stride[CUDNN_DIM_MAX];
     SG_TRY(packed_strides(format, nbDims, dimA, stride));
     return cudnnSetTensorNdDescriptor(d, type, nbDims, dimA, stride);
@@ -123,16 +126,17 @@ cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t d, cudnnTensorF
     return cudnnSetTensorNdDescriptorEx(d, format, type, 4, dim);
 }
 
-cudnnStatus_t cudnnSetTensor4dDescriptorEx(cudnnTensorDescriptor_t d, cudnnDataType_t type, int n, int c,
-                                           int h, int w, int nStride, int cStride, int hStride,
-                                           int wStride)
+cudnnStatus_t cudnnSetTensor4dDescriptorEx(cudnnTensorDescriptor_t d, cudnnDataType_t type, int n,
+                                           int c, int h, int w, int nStride, int cStride,
+                                           int hStride, int wStride)
 {
     const int dim[4] = {n, c, h, w}, stride[4] = {nStride, cStride, hStride, wStride};
     return cudnnSetTensorNdDescriptor(d, type, 4, dim, stride);
 }
 
 cudnnStatus_t cudnnGetTensorNdDescriptor(const cudnnTensorDescriptor_t d, int nbDimsRequested,
-                                         cudnnDataType_t *type, int *nbDims, int dimA[], int strideA[])
+                                         cudnnDataType_t *type, int *nbDims, int dimA[],
+                                         int strideA[])
 {
     SG_NEED(d && d->ndims > 0, "cudnnGetTensorNdDescriptor: the descriptor was never set");
     SG_NEED(nbDimsRequested >= 0 && nbDimsRequested <= CUDNN_DIM_MAX,
@@ -155,8 +159,8 @@ cudnnStatus_t cudnnGetTensorNdDescriptor(const cudnnTensorDescriptor_t d, int nb
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnGetTensor4dDescriptor(const cudnnTensorDescriptor_t d, cudnnDataType_t *type, int *n,
-                                         int *c, int *h, int *w, int *nStride, int *cStride,
+cudnnStatus_t cudnnGetTensor4dDescriptor(const cudnnTensorDescriptor_t d, cudnnDataType_t *type,
+                                         int *n, int *c, int *h, int *w, int *nStride, int *cStride,
                                          int *hStride, int *wStride)
 {
     SG_NEED(d && d->ndims == 4, "cudnnGetTensor4dDescriptor: not a descriptor of four dimensions");
@@ -214,8 +218,8 @@ cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t d, cudnnDataTyp
 }
 
 cudnnStatus_t cudnnGetFilterNdDescriptor(const cudnnFilterDescriptor_t d, int nbDimsRequested,
-                                         cudnnDataType_t *type, cudnnTensorFormat_t *format, int *nbDims,
-                                         int filterDimA[])
+                                         cudnnDataType_t *type, cudnnTensorFormat_t *format,
+                                         int *nbDims, int filterDimA[])
 {
     SG_NEED(d && d->ndims > 0 && type && format && nbDims && filterDimA,
             "cudnnGetFilterNdDescriptor: an argument is null or the descriptor was never set");
@@ -229,7 +233,8 @@ cudnnStatus_t cudnnGetFilterNdDescriptor(const cudnnFilterDescriptor_t d, int nb
 }
 
 cudnnStatus_t cudnnGetFilter4dDescriptor(const cudnnFilterDescriptor_t d, cudnnDataType_t *type,
-                                         cudnnTensorFormat_t *format, int *k, int *c, int *h, int *w)
+                                         cudnnTensorFormat_t *format, int *k, int *c, int *h,
+                                         int *w)
 {
     SG_NEED(d && d->ndims == 4 && type && format && k && c && h && w,
             "cudnnGetFilter4dDescriptor: an argument is null or not four dimensions");
@@ -255,8 +260,9 @@ cudnnStatus_t cudnnGetFilterSizeInBytes(const cudnnFilterDescriptor_t d, size_t 
 
 /* ---- activations, LRN, op tensor, reduce tensor ---- */
 
-cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t d, cudnnActivationMode_t mode,
-                                           cudnnNanPropagation_t nan, double coef)
+cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t d,
+                                           cudnnActivationMode_t mode, cudnnNanPropagation_t nan,
+                                           double coef)
 {
     SG_NEED(d && (unsigned)mode <= CUDNN_ACTIVATION_SWISH && (unsigned)nan <= CUDNN_PROPAGATE_NAN,
             "cudnnSetActivationDescriptor: mode %d, NaN option %d", (int)mode, (int)nan);
@@ -276,7 +282,8 @@ cudnnStatus_t cudnnGetActivationDescriptor(const cudnnActivationDescriptor_t d,
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnSetActivationDescriptorSwishBeta(cudnnActivationDescriptor_t d, double swish_beta)
+cudnnStatus_t cudnnSetActivationDescriptorSwishBeta(cudnnActivationDescriptor_t d,
+                                                    double swish_beta)
 {
     SG_NEED(d && d->mode == CUDNN_ACTIVATION_SWISH,
             "cudnnSetActivationDescriptorSwishBeta: the mode is not CUDNN_ACTIVATION_SWISH");
@@ -284,7 +291,8 @@ cudnnStatus_t cudnnSetActivationDescriptorSwishBeta(cudnnActivationDescriptor_t 
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnGetActivationDescriptorSwishBeta(cudnnActivationDescriptor_t d, double *swish_beta)
+cudnnStatus_t cudnnGetActivationDescriptorSwishBeta(cudnnActivationDescriptor_t d,
+                                                    double *swish_beta)
 {
     SG_NEED(d && d->mode == CUDNN_ACTIVATION_SWISH && swish_beta,
             "cudnnGetActivationDescriptorSwishBeta: the mode is not CUDNN_ACTIVATION_SWISH");
@@ -340,8 +348,9 @@ cudnnStatus_t cudnnGetOpTensorDescriptor(const cudnnOpTensorDescriptor_t d, cudn
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnSetReduceTensorDescriptor(cudnnReduceTensorDescriptor_t d, cudnnReduceTensorOp_t op,
-                                             cudnnDataType_t type, cudnnNanPropagation_t nan,
+cudnnStatus_t cudnnSetReduceTensorDescriptor(cudnnReduceTensorDescriptor_t d,
+                                             cudnnReduceTensorOp_t op, cudnnDataType_t type,
+                                             cudnnNanPropagation_t nan,
                                              cudnnReduceTensorIndices_t indices,
                                              cudnnIndicesType_t index_type)
 {

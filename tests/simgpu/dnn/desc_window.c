@@ -10,14 +10,18 @@ cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t d, in
 {
     SG_NEED(d && padA && filterStrideA && dilationA && arrayLength > 0 &&
                 arrayLength <= CUDNN_DIM_MAX - 2 && (unsigned)mode <= CUDNN_CROSS_CORRELATION,
-            "cudnnSetConvolutionNdDescriptor: %d spatial dimensions, mode %d", arrayLength, (int)mode);
+            "cudnnSetConvolutionNdDescriptor: %d spatial dimensions, mode %d", arrayLength,
+            (int)mode);
     for (int i = 0; i < arrayLength; i++) {
-        SG_NEED(padA[i] >= 0 && filterStrideA[i] > 0 && dilationA[i] > 0,
-                "cudnnSetConvolutionNdDescriptor: dimension %d has padding %d, stride %d, dilation %d",
-                i, padA[i], filterStrideA[i], dilationA[i]);
+        SG_NEED(
+            padA[i] >= 0 && filterStrideA[i] > 0 && dilationA[i] > 0,
+            "cudnnSetConvolutionNdDescriptor: dimension %d has padding %d, stride %d, dilation %d",
+            i, padA[i], filterStrideA[i], dilationA[i]);
     }
-    *d = (struct cudnnConvolutionStruct){
-        .ndims = arrayLength, .groups = d->groups ? d->groups : 1, .mode = mode, .compute = computeType};
+    *d = (struct cudnnConvolutionStruct){.ndims = arrayLength,
+                                         .groups = d->groups ? d->groups : 1,
+                                         .mode = mode,
+                                         .compute = computeType};
     size_t bytes = (size_t)arrayLength * sizeof(int);
     memcpy(d->pad, padA, bytes);
     memcpy(d->stride, filterStrideA, bytes);
@@ -25,18 +29,20 @@ cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t d, in
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t d, int pad_h, int pad_w, int u,
-                                              int v, int dilation_h, int dilation_w,
-                                              cudnnConvolutionMode_t mode, cudnnDataType_t computeType)
+cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t d, int pad_h, int pad_w,
+                                              int u, int v, int dilation_h, int dilation_w,
+                                              cudnnConvolutionMode_t mode,
+                                              cudnnDataType_t computeType)
 {
     const int pad[2] = {pad_h, pad_w}, stride[2] = {u, v}, dilation[2] = {dilation_h, dilation_w};
     return cudnnSetConvolutionNdDescriptor(d, 2, pad, stride, dilation, mode, computeType);
 }
 
 cudnnStatus_t cudnnGetConvolutionNdDescriptor(const cudnnConvolutionDescriptor_t d,
-                                              int arrayLengthRequested, int *arrayLength, int padA[],
-                                              int strideA[], int dilationA[],
-                                              cudnnConvolutionMode_t *mode, cudnnDataType_t *computeType)
+                                              int arrayLengthRequested, int *arrayLength,
+                                              int padA[], int strideA[], int dilationA[],
+                                              cudnnConvolutionMode_t *mode,
+                                              cudnnDataType_t *computeType)
 {
     SG_NEED(d && d->ndims > 0, "cudnnGetConvolutionNdDescriptor: the descriptor was never set");
     for (int i = 0; i < arrayLengthRequested && i < d->ndims; i++) {
@@ -79,18 +85,18 @@ cudnnStatus_t cudnnGetConvolution2dDescriptor(const cudnnConvolutionDescriptor_t
 }
 
 /* A field of the convolution descriptor with its setter and getter. */
-#define CONVOLUTION_FIELD(name, type, field, valid)                                               \
-    cudnnStatus_t cudnnSetConvolution##name(cudnnConvolutionDescriptor_t d, type value)           \
-    {                                                                                             \
-        SG_NEED(d && (valid), "cudnnSetConvolution" #name ": value %d", (int)value);              \
-        d->field = value;                                                                         \
-        return CUDNN_STATUS_SUCCESS;                                                              \
-    }                                                                                             \
-    cudnnStatus_t cudnnGetConvolution##name(cudnnConvolutionDescriptor_t d, type *value)          \
-    {                                                                                             \
-        SG_NEED(d &&value, "cudnnGetConvolution" #name ": an argument is null");                  \
-        *value = d->field;                                                                        \
-        return CUDNN_STATUS_SUCCESS;                                                              \
+#define CONVOLUTION_FIELD(name, type, field, valid)                                                \
+    cudnnStatus_t cudnnSetConvolution##name(cudnnConvolutionDescriptor_t d, type value)            \
+    {                                                                                              \
+        SG_NEED(d && (valid), "cudnnSetConvolution" #name ": value %d", (int)value);               \
+        d->field = value;                                                                          \
+        return CUDNN_STATUS_SUCCESS;                                                               \
+    }                                                                                              \
+    cudnnStatus_t cudnnGetConvolution##name(cudnnConvolutionDescriptor_t d, type *value)           \
+    {                                                                                              \
+        SG_NEED(d &&value, "cudnnGetConvolution" #name ": an argument is null");                   \
+        *value = d->field;                                                                         \
+        return CUDNN_STATUS_SUCCESS;                                                               \
     }
 
 CONVOLUTION_FIELD(MathType, cudnnMathType_t, math, (unsigned)value <= CUDNN_FMA_MATH)
@@ -144,7 +150,8 @@ cudnnStatus_t cudnnSetPoolingNdDescriptor(cudnnPoolingDescriptor_t d, const cudn
                 (unsigned)mode <= CUDNN_POOLING_MAX_DETERMINISTIC,
             "cudnnSetPoolingNdDescriptor: %d spatial dimensions, mode %d", nbDims, (int)mode);
     for (int i = 0; i < nbDims; i++) {
-        SG_NEED(windowDimA[i] > 0 && strideA[i] > 0 && paddingA[i] >= 0 && paddingA[i] < windowDimA[i],
+        SG_NEED(windowDimA[i] > 0 && strideA[i] > 0 && paddingA[i] >= 0 &&
+                    paddingA[i] < windowDimA[i],
                 "cudnnSetPoolingNdDescriptor: dimension %d has window %d, padding %d, stride %d", i,
                 windowDimA[i], paddingA[i], strideA[i]);
     }
@@ -157,18 +164,21 @@ cudnnStatus_t cudnnSetPoolingNdDescriptor(cudnnPoolingDescriptor_t d, const cudn
 }
 
 cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t d, cudnnPoolingMode_t mode,
-                                          cudnnNanPropagation_t nan, int windowHeight, int windowWidth,
-                                          int verticalPadding, int horizontalPadding, int verticalStride,
+                                          cudnnNanPropagation_t nan, int windowHeight,
+                                          int windowWidth, int verticalPadding,
+                                          int horizontalPadding, int verticalStride,
                                           int horizontalStride)
 {
-    const int window[2] = {windowHeight, windowWidth}, pad[2] = {verticalPadding, horizontalPadding},
+    const int window[2] = {windowHeight, windowWidth},
+              pad[2] = {verticalPadding, horizontalPadding},
               stride[2] = {verticalStride, horizontalStride};
     return cudnnSetPoolingNdDescriptor(d, mode, nan, 2, window, pad, stride);
 }
 
 cudnnStatus_t cudnnGetPoolingNdDescriptor(const cudnnPoolingDescriptor_t d, int nbDimsRequested,
                                           cudnnPoolingMode_t *mode, cudnnNanPropagation_t *nan,
-                                          int *nbDims, int windowDimA[], int paddingA[], int strideA[])
+                                          int *nbDims, int windowDimA[], int paddingA[],
+                                          int strideA[])
 {
     SG_NEED(d && d->ndims > 0, "cudnnGetPoolingNdDescriptor: the descriptor was never set");
     for (int i = 0; i < nbDimsRequested && i < d->ndims; i++) {
@@ -194,15 +204,17 @@ cudnnStatus_t cudnnGetPoolingNdDescriptor(const cudnnPoolingDescriptor_t d, int 
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnGetPooling2dDescriptor(const cudnnPoolingDescriptor_t d, cudnnPoolingMode_t *mode,
-                                          cudnnNanPropagation_t *nan, int *windowHeight, int *windowWidth,
-                                          int *verticalPadding, int *horizontalPadding,
-                                          int *verticalStride, int *horizontalStride)
+cudnnStatus_t cudnnGetPooling2dDescriptor(const cudnnPoolingDescriptor_t d,
+                                          cudnnPoolingMode_t *mode, cudnnNanPropagation_t *nan,
+                                          int *windowHeight, int *windowWidth, int *verticalPadding,
+                                          int *horizontalPadding, int *verticalStride,
+                                          int *horizontalStride)
 {
     SG_NEED(d && d->ndims == 2, "cudnnGetPooling2dDescriptor: not a descriptor of two dimensions");
     int *const out[6] = {windowHeight,      windowWidth,    verticalPadding,
                          horizontalPadding, verticalStride, horizontalStride};
-    const int value[6] = {d->window[0], d->window[1], d->pad[0], d->pad[1], d->stride[0], d->stride[1]};
+    const int value[6] = {d->window[0], d->window[1], d->pad[0],
+                          d->pad[1],    d->stride[0], d->stride[1]};
     for (int i = 0; i < 6; i++) {
         if (out[i]) {
             *out[i] = value[i];
@@ -212,15 +224,16 @@ cudnnStatus_t cudnnGetPooling2dDescriptor(const cudnnPoolingDescriptor_t d, cudn
 }
 
 cudnnStatus_t cudnnGetPoolingNdForwardOutputDim(const cudnnPoolingDescriptor_t d,
-                                                const cudnnTensorDescriptor_t x, int nbDims, int dimA[])
+                                                const cudnnTensorDescriptor_t x, int nbDims,
+                                                int dimA[])
 {
     SG_NEED(d && x && dimA && d->ndims > 0 && x->ndims == d->ndims + 2 && nbDims >= x->ndims,
             "cudnnGetPoolingNdForwardOutputDim: the descriptors' dimensions do not agree");
     int out[CUDNN_DIM_MAX] = {x->dim[0], x->dim[1]};
     for (int i = 0; i < d->ndims; i++) {
         int room = x->dim[2 + i] + 2 * d->pad[i] - d->window[i];
-        SG_NEED(room >= 0, "cudnnGetPoolingNdForwardOutputDim: the window is larger than dimension %d",
-                i);
+        SG_NEED(room >= 0,
+                "cudnnGetPoolingNdForwardOutputDim: the window is larger than dimension %d", i);
         out[2 + i] = room / d->stride[i] + 1;
     }
     memcpy(dimA, out, (size_t)x->ndims * sizeof *dimA);
@@ -228,8 +241,8 @@ cudnnStatus_t cudnnGetPoolingNdForwardOutputDim(const cudnnPoolingDescriptor_t d
 }
 
 cudnnStatus_t cudnnGetPooling2dForwardOutputDim(const cudnnPoolingDescriptor_t d,
-                                                const cudnnTensorDescriptor_t x, int *n, int *c, int *h,
-                                                int *w)
+                                                const cudnnTensorDescriptor_t x, int *n, int *c,
+                                                int *h, int *w)
 {
     int dim[CUDNN_DIM_MAX];
     SG_NEED(d && d->ndims == 2 && n && c && h && w,

@@ -1,7 +1,7 @@
 /* dnn.h: what the files of the simulated cuDNN share: handles, descriptors, checks, launches.
  *
- * Thread-safety as cuDNN's: a handle or a descriptor is used by one thread at a time. A refused call
- * returns its status and leaves its reason for cudnnGetLastErrorString.
+ * Thread-safety as cuDNN's: a handle or a descriptor is used by one thread at a time. A refused
+ * call returns its status and leaves its reason for cudnnGetLastErrorString.
  */
 #ifndef SG_DNN_H
 #define SG_DNN_H
@@ -89,8 +89,8 @@ struct cudnnDropoutStruct {
 size_t sg_dnn_type_bytes(cudnnDataType_t type);
 
 /* Keeps the reason of a refusal for this thread and returns the status. */
-__attribute__((format(printf, 2, 3))) cudnnStatus_t sg_dnn_refuse(cudnnStatus_t status, const char *fmt,
-                                                                  ...);
+__attribute__((format(printf, 2, 3))) cudnnStatus_t sg_dnn_refuse(cudnnStatus_t status,
+                                                                  const char *fmt, ...);
 
 /* fp32 tensor of up to five dimensions (`what` names it in the reason of a refusal). */
 cudnnStatus_t sg_dnn_tensor(const char *what, cudnnTensorDescriptor_t d, struct sg_tensor *out);
@@ -115,19 +115,19 @@ static inline uint64_t sg_dnn_addr(const void *p)
 struct sg_act sg_dnn_act(cudnnActivationDescriptor_t d);
 
 /* Early return on anything but success. */
-#define SG_TRY(call)                              \
-    do {                                          \
-        cudnnStatus_t sg_try_ = (call);           \
-        if (sg_try_ != CUDNN_STATUS_SUCCESS) {    \
-            return sg_try_;                       \
-        }                                         \
+#define SG_TRY(call)                                                                               \
+    do {                                                                                           \
+        cudnnStatus_t sg_try_ = (call);                                                            \
+        if (sg_try_ != CUDNN_STATUS_SUCCESS) {                                                     \
+            return sg_try_;                                                                        \
+        }                                                                                          \
     } while (0)
 
-#define SG_NEED(cond, ...)                                                \
-    do {                                                                  \
-        if (!(cond)) {                                                    \
-            return sg_dnn_refuse(CUDNN_STATUS_BAD_PARAM, __VA_ARGS__);    \
-        }                                                                 \
+#define SG_NEED(cond, ...)                                                                         \
+    do {                                                                                           \
+        if (!(cond)) {                                                                             \
+            return sg_dnn_refuse(CUDNN_STATUS_BAD_PARAM, __VA_ARGS__);                             \
+        }                                                                                          \
     } while (0)
 
 #endif

@@ -1,5 +1,6 @@
-/* gemm_tile.h: the packed product for one element type and one instruction set; a template that gemm.c
- * includes for float and double. Expects T (element), V (vector of NR/2 elements), NR and SG_FN(name). */
+/* gemm_tile.h: the packed product for one element type and one instruction set; a template that
+ * gemm.c includes for float and double. Expects T (element), V (vector of NR/2 elements), NR and
+ * SG_FN(name). */
 
 /* Packs rows [0, mc) x [0, kc) of A in panels of MR rows, k-major, padded with zeros. */
 static void SG_FN(pack_a)(int64_t mc, int64_t kc, const T *a, struct sg_mat s, T *out)
@@ -73,7 +74,7 @@ static void SG_FN(store)(int64_t rows, int64_t cols, const T *acc, T alpha, int 
 }
 
 void SG_FN(gemm)(int64_t m, int64_t n, int64_t k, T alpha, const T *a, struct sg_mat as, const T *b,
-                struct sg_mat bs, T beta, T *c, struct sg_mat cs)
+                 struct sg_mat bs, T beta, T *c, struct sg_mat cs)
 {
     if (cs.rs == 1 && cs.cs != 1) { /* column-major C: the transposed product writes along rows */
         struct sg_mat at = {bs.cs, bs.rs}, bt = {as.cs, as.rs}, ct = {cs.cs, cs.rs};
@@ -102,9 +103,9 @@ void SG_FN(gemm)(int64_t m, int64_t n, int64_t k, T alpha, const T *a, struct sg
                     for (int64_t ir = 0; ir < mb; ir += MR) {
                         T acc[MR * NR];
                         SG_FN(tile)(kb, pa + ir * kb, pb + jr * kb, acc);
-                        SG_FN(store)(mb - ir < MR ? mb - ir : MR, nb - jr < NR ? nb - jr : NR, acc,
-                                     alpha, p == 0, beta,
-                                     c + (i + ir) * cs.rs + (j + jr) * cs.cs, cs);
+                        SG_FN(store)
+                        (mb - ir < MR ? mb - ir : MR, nb - jr < NR ? nb - jr : NR, acc, alpha,
+                         p == 0, beta, c + (i + ir) * cs.rs + (j + jr) * cs.cs, cs);
                     }
                 }
             }

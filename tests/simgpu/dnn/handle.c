@@ -127,7 +127,10 @@ cudnnStatus_t cudnnAdvVersionCheck(void)
     return CUDNN_STATUS_SUCCESS;
 }
 
-#define ROW(status) {status, #status}
+#define ROW(status)                                                                                \
+    {                                                                                              \
+        status, #status                                                                            \
+    }
 static const struct {
     int status;
     const char *name;
@@ -210,13 +213,13 @@ cudnnStatus_t sg_dnn_tensor(const char *what, cudnnTensorDescriptor_t d, struct 
     SG_NEED(d && d->ndims > 0, "%s: the tensor descriptor is null or was never set", what);
     if (d->type != CUDNN_DATA_FLOAT) {
         return sg_dnn_refuse(CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE,
-                             "%s: data type %d; the simulated cuDNN computes CUDNN_DATA_FLOAT only", what,
-                             (int)d->type);
+                             "%s: data type %d; the simulated cuDNN computes CUDNN_DATA_FLOAT only",
+                             what, (int)d->type);
     }
     if (d->ndims > SG_DIMS) {
         return sg_dnn_refuse(CUDNN_STATUS_NOT_SUPPORTED_SHAPE,
-                             "%s: %d dimensions; the simulated cuDNN computes up to %d", what, d->ndims,
-                             SG_DIMS);
+                             "%s: %d dimensions; the simulated cuDNN computes up to %d", what,
+                             d->ndims, SG_DIMS);
     }
     /* Batch and channels stay in front, missing spatial dimensions go between as size 1. */
     int missing = SG_DIMS - d->ndims;

@@ -45,8 +45,10 @@ void sg_lrn_fwd_body(const struct simgpu_launch *l)
     }
 }
 
-/* dx[j] = dy[j] base[j]^-b - 2 a b / n x[j] sum over the i whose window holds j of dy[i] y[i] / base[i] */
-static void lrn_bwd_pixel(const struct sg_lrn_args *a, int32_t n, int64_t p, float *base, float *ratio)
+/* dx[j] = dy[j] base[j]^-b - 2 a b / n x[j] sum over the i whose window holds j of dy[i] y[i] /
+ * base[i] */
+static void lrn_bwd_pixel(const struct sg_lrn_args *a, int32_t n, int64_t p, float *base,
+                          float *ratio)
 {
     const float *x = sg_ptr(a->x) + pixel(&a->tx, n, p), *y = sg_ptr(a->y) + pixel(&a->ty, n, p);
     const float *dy = sg_ptr(a->dy) + pixel(&a->tdy, n, p);

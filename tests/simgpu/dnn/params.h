@@ -2,12 +2,39 @@
 #ifndef SG_PARAMS_H
 #define SG_PARAMS_H
 
-#define SG_POINTERS_1  {0, 8}
-#define SG_POINTERS_2  SG_POINTERS_1, {8, 8}
-#define SG_POINTERS_3  SG_POINTERS_2, {16, 8}
-#define SG_POINTERS_4  SG_POINTERS_3, {24, 8}
-#define SG_POINTERS_5  SG_POINTERS_4, {32, 8}
-#define SG_POINTERS_6  SG_POINTERS_5, {40, 8}
-#define SG_POINTERS_10 SG_POINTERS_6, {48, 8}, {56, 8}, {64, 8}, {72, 8}
+#define SG_POINTERS_1                                                                              \
+    {                                                                                              \
+        0, 8                                                                                       \
+    }
+#define SG_POINTERS_2                                                                              \
+    SG_POINTERS_1,                                                                                 \
+    {                                                                                              \
+        8, 8                                                                                       \
+    }
+#define SG_POINTERS_3                                                                              \
+    SG_POINTERS_2,                                                                                 \
+    {                                                                                              \
+        16, 8                                                                                      \
+    }
+#define SG_POINTERS_4                                                                              \
+    SG_POINTERS_3,                                                                                 \
+    {                                                                                              \
+        24, 8                                                                                      \
+    }
+#define SG_POINTERS_5                                                                              \
+    SG_POINTERS_4,                                                                                 \
+    {                                                                                              \
+        32, 8                                                                                      \
+    }
+#define SG_POINTERS_6                                                                              \
+    SG_POINTERS_5,                                                                                 \
+    {                                                                                              \
+        40, 8                                                                                      \
+    }
+#define SG_POINTERS_10                                                                             \
+    SG_POINTERS_6, {48, 8}, {56, 8}, {64, 8},                                                      \
+    {                                                                                              \
+        72, 8                                                                                      \
+    }
 
 #endif

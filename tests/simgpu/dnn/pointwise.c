@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#define LOAD(type, l)                         \
-    struct type a;                            \
+#define LOAD(type, l)                                                                              \
+    struct type a;                                                                                 \
     memcpy(&a, (l)->params, sizeof a)
 
 /* Bytes of traffic of an output: written, and read as well where it is blended. */
@@ -19,7 +19,8 @@ static double in_bytes(const struct sg_tensor *t)
     return 4.0 * (double)sg_count(t);
 }
 
-static void elementwise(struct simgpu_work *work, const struct sg_tensor *t, double ops, double bytes)
+static void elementwise(struct simgpu_work *work, const struct sg_tensor *t, double ops,
+                        double bytes)
 {
     *work = (struct simgpu_work){
         .flops = ops * (double)sg_count(t), .bytes = bytes, .kclass = SIMGPU_CLASS_ELEMENTWISE};
@@ -74,7 +75,8 @@ static void act_fwd_run(void *ctx, int64_t n, float *const p[], const int64_t s[
     const struct sg_act_fwd_args *a = ctx;
     const float *x = p[0];
     float *y = p[1];
-    if (a->act.mode == CUDNN_ACTIVATION_RELU && !a->act.nan && a->alpha == 1.0f && a->beta == 0.0f) {
+    if (a->act.mode == CUDNN_ACTIVATION_RELU && !a->act.nan && a->alpha == 1.0f &&
+        a->beta == 0.0f) {
         for (int64_t i = 0; i < n; i++) {
             float v = x[i * s[0]];
             y[i * s[1]] = v > 0.0f ? v : 0.0f;

@@ -30,9 +30,9 @@ static struct window window_at(const struct sg_pool_shape *s, const struct sg_te
     return w;
 }
 
-#define FOR_WINDOW(win, i0, i1, i2)                                \
-    for (int32_t i0 = (win).lo[0]; i0 < (win).hi[0]; i0++)         \
-        for (int32_t i1 = (win).lo[1]; i1 < (win).hi[1]; i1++)     \
+#define FOR_WINDOW(win, i0, i1, i2)                                                                \
+    for (int32_t i0 = (win).lo[0]; i0 < (win).hi[0]; i0++)                                         \
+        for (int32_t i1 = (win).lo[1]; i1 < (win).hi[1]; i1++)                                     \
             for (int32_t i2 = (win).lo[2]; i2 < (win).hi[2]; i2++)
 
 static inline int64_t at(const struct sg_tensor *t, int32_t i0, int32_t i1, int32_t i2)
@@ -40,7 +40,8 @@ static inline int64_t at(const struct sg_tensor *t, int32_t i0, int32_t i1, int3
     return (int64_t)i0 * t->str[2] + (int64_t)i1 * t->str[3] + (int64_t)i2 * t->str[4];
 }
 
-static float pool_window(const struct sg_pool_shape *s, const float *plane, const struct window *win)
+static float pool_window(const struct sg_pool_shape *s, const float *plane,
+                         const struct window *win)
 {
     if (is_max(s)) {
         float best = -INFINITY;

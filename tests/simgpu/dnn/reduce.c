@@ -81,8 +81,9 @@ static void reduce_one(const struct sg_reduce_args *a, int64_t flat)
         for (int32_t i1 = 0; i1 < box[1]; i1++) {
             for (int32_t i2 = 0; i2 < box[2]; i2++) {
                 for (int32_t i3 = 0; i3 < box[3]; i3++) {
-                    const float *row = src + (int64_t)i0 * a->ta.str[0] + (int64_t)i1 * a->ta.str[1] +
-                                       (int64_t)i2 * a->ta.str[2] + (int64_t)i3 * a->ta.str[3];
+                    const float *row = src + (int64_t)i0 * a->ta.str[0] +
+                                       (int64_t)i1 * a->ta.str[1] + (int64_t)i2 * a->ta.str[2] +
+                                       (int64_t)i3 * a->ta.str[3];
                     for (int32_t i4 = 0; i4 < box[4]; i4++) {
                         acc_add(&r, a->op, a->nan, row[(int64_t)i4 * a->ta.str[4]], index++);
                     }
@@ -133,7 +134,8 @@ void sg_reduce_cost(const struct simgpu_launch *l, struct simgpu_work *work)
 
 /* ---- dropout ---- */
 
-/* A mix of 64 bits with full avalanche: the finaliser of Steele, Lea and Flood's SplitMix (2014). */
+/* A mix of 64 bits with full avalanche: the finaliser of Steele, Lea and Flood's SplitMix (2014).
+ */
 static uint64_t mix64(uint64_t z)
 {
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);

@@ -6,13 +6,15 @@
 
 /* c = alpha * reduce(a) + beta * c over the dimensions where c has size 1. */
 struct sg_reduce_args {
-    uint64_t a, c, indices; /* indices: flattened positions of a minimum or maximum, 0 = not wanted */
+    uint64_t a, c,
+        indices; /* indices: flattened positions of a minimum or maximum, 0 = not wanted */
     struct sg_tensor ta, tc;
     int32_t op, nan; /* cudnnReduceTensorOp_t */
     float alpha, beta;
 };
 
-/* Dropout's generator state: independent counters, in device memory, advanced by every forward pass. */
+/* Dropout's generator state: independent counters, in device memory, advanced by every forward
+ * pass. */
 #define SG_DROPOUT_STREAMS 256
 struct sg_dropout_state {
     uint64_t key, counter;

@@ -30,8 +30,9 @@ int64_t sg_extent(const struct sg_tensor *t);
 /* Strides of a packed row-major tensor with t's dims. */
 void sg_pack_strides(struct sg_tensor *t);
 
-/* Declares the bytes of the tensor at addr, one call for each contiguous run; tensors that interleave
- * with gaps in more than 65536 runs are declared from first byte to last. addr 0 declares nothing. */
+/* Declares the bytes of the tensor at addr, one call for each contiguous run; tensors that
+ * interleave with gaps in more than 65536 runs are declared from first byte to last. addr 0
+ * declares nothing. */
 void sg_touch(simgpu_touch_fn touch, void *ctx, uint64_t addr, const struct sg_tensor *t,
               size_t elem_bytes, int mode);
 
@@ -54,14 +55,15 @@ struct sg_walk {
 typedef void (*sg_run_fn)(void *ctx, int64_t n, float *const p[], const int64_t s[], int64_t start);
 
 /* Prepares a walk over the dims of `shape`. Dimensions of size 1 in tensor i that are larger in the
- * shape are broadcast (stride 0). Neighbouring dimensions are merged where every tensor allows it. */
+ * shape are broadcast (stride 0). Neighbouring dimensions are merged where every tensor allows it.
+ */
 void sg_walk_init(struct sg_walk *w, const struct sg_tensor *shape, int ntensors,
                   const struct sg_tensor *const t[]);
 
 void sg_walk_run(const struct sg_walk *w, const uint64_t addr[], sg_run_fn run, void *ctx);
 
-/* Host memory for one launch's scratch; release with free(). A machine that has none left cannot go on
- * with correct results: one line on stderr, then abort(). */
+/* Host memory for one launch's scratch; release with free(). A machine that has none left cannot go
+ * on with correct results: one line on stderr, then abort(). */
 void *sg_scratch(size_t bytes);
 
 /* A packed copy (row-major) of the tensor at addr, in scratch memory. */

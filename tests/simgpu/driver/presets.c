@@ -12,11 +12,11 @@
  * tests/bench/calibrate.py (--fit) to published times. Kepler's and the modern cards' are assumed: no
  * times are fitted; Kepler keeps Maxwell's proportions at a lower level. */
 static const struct sg_class_rate rates_maxwell[SIMGPU_CLASS_COUNT] = {
-    [SIMGPU_CLASS_ELEMENTWISE] = {0.500, 0.641}, [SIMGPU_CLASS_CONV_FWD] = {0.747, 0.696},
-    [SIMGPU_CLASS_CONV_BWD_DATA] = {0.464, 0.696}, [SIMGPU_CLASS_CONV_BWD_FILTER] = {0.546, 0.696},
-    [SIMGPU_CLASS_CONV_FAST] = {0.692, 0.696}, [SIMGPU_CLASS_GEMM] = {0.904, 0.696},
-    [SIMGPU_CLASS_POOL] = {0.500, 0.233}, [SIMGPU_CLASS_NORM] = {0.40, 0.60},
-    [SIMGPU_CLASS_REDUCE] = {0.500, 0.553}, [SIMGPU_CLASS_GENERIC] = {0.50, 0.70},
+    [SIMGPU_CLASS_ELEMENTWISE] = {0.500, 0.641}, [SIMGPU_CLASS_CONV_FWD] = {0.719, 0.687},
+    [SIMGPU_CLASS_CONV_BWD_DATA] = {0.458, 0.687}, [SIMGPU_CLASS_CONV_BWD_FILTER] = {0.536, 0.687},
+    [SIMGPU_CLASS_CONV_FAST] = {0.696, 0.687}, [SIMGPU_CLASS_GEMM] = {0.888, 0.687},
+    [SIMGPU_CLASS_POOL] = {0.500, 0.244}, [SIMGPU_CLASS_NORM] = {0.40, 0.60},
+    [SIMGPU_CLASS_REDUCE] = {0.500, 0.550}, [SIMGPU_CLASS_GENERIC] = {0.50, 0.70},
 };
 static const struct sg_class_rate rates_kepler[SIMGPU_CLASS_COUNT] = {
     [SIMGPU_CLASS_ELEMENTWISE] = {0.40, 0.60}, [SIMGPU_CLASS_CONV_FWD] = {0.52, 0.62},

@@ -10,17 +10,17 @@
 #define OK(call) cr_assert_eq((int)(call), 0, "%s answered %d", #call, (int)(call))
 
 /* After the last launch of a test: the ranges were honest and something ran. */
-#define CARD_OK()                                                                         \
-    do {                                                                                  \
-        cr_assert_gt(card_launches(), 0u, "nothing was launched");                        \
-        cr_assert_eq(card_faults(), 0u, "%u faults, first: %s", card_faults(), card_fault()); \
+#define CARD_OK()                                                                                  \
+    do {                                                                                           \
+        cr_assert_gt(card_launches(), 0u, "nothing was launched");                                 \
+        cr_assert_eq(card_faults(), 0u, "%u faults, first: %s", card_faults(), card_fault());      \
     } while (0)
 
 /* Descriptors and handles made by NEW and kept by card_keep go with the next reset. */
-#define DROP(kind)                               \
-    static inline void drop_##kind(void *p)      \
-    {                                            \
-        (void)cudnnDestroy##kind(p);             \
+#define DROP(kind)                                                                                 \
+    static inline void drop_##kind(void *p)                                                        \
+    {                                                                                              \
+        (void)cudnnDestroy##kind(p);                                                               \
     }
 DROP(TensorDescriptor)
 DROP(FilterDescriptor)
@@ -37,10 +37,10 @@ static inline void drop_handle(void *p)
     (void)cudnnDestroy(p);
 }
 
-#define NEW(kind, var)                       \
-    do {                                     \
-        OK(cudnnCreate##kind(&(var)));       \
-        card_keep(var, drop_##kind);         \
+#define NEW(kind, var)                                                                             \
+    do {                                                                                           \
+        OK(cudnnCreate##kind(&(var)));                                                             \
+        card_keep(var, drop_##kind);                                                               \
     } while (0)
 
 /* A tensor of a test: descriptor and memory. */
@@ -75,16 +75,16 @@ static inline struct t4 t4_new(enum layout layout, int n, int c, int h, int w)
         memcpy(t.str, s, sizeof s);
     }
     NEW(TensorDescriptor, t.desc);
-    OK(cudnnSetTensor4dDescriptorEx(t.desc, CUDNN_DATA_FLOAT, n, c, h, w, t.str[0], t.str[1], t.str[2],
-                                    t.str[3]));
+    OK(cudnnSetTensor4dDescriptorEx(t.desc, CUDNN_DATA_FLOAT, n, c, h, w, t.str[0], t.str[1],
+                                    t.str[2], t.str[3]));
     t.p = card_random(t4_at(&t, n - 1, c - 1, h - 1, w - 1) + 1);
     return t;
 }
 
-#define FOR4(t, n, c, h, w)                                  \
-    for (int n = 0; n < (t)->dim[0]; n++)                    \
-        for (int c = 0; c < (t)->dim[1]; c++)                \
-            for (int h = 0; h < (t)->dim[2]; h++)            \
+#define FOR4(t, n, c, h, w)                                                                        \
+    for (int n = 0; n < (t)->dim[0]; n++)                                                          \
+        for (int c = 0; c < (t)->dim[1]; c++)                                                      \
+            for (int h = 0; h < (t)->dim[2]; h++)                                                  \
                 for (int w = 0; w < (t)->dim[3]; w++)
 
 /* sum of a * b over all elements, in double. */
@@ -112,8 +112,8 @@ static inline float *t4_values(const struct t4 *t)
 
 static inline void near(double got, double want, double tolerance, const char *what)
 {
-    cr_assert(fabs(got - want) <= tolerance * (1 + fabs(want)), "%s: got %.9g, want %.9g", what, got,
-              want);
+    cr_assert(fabs(got - want) <= tolerance * (1 + fabs(want)), "%s: got %.9g, want %.9g", what,
+              got, want);
 }
 
 #endif

@@ -169,8 +169,11 @@ void card_run(const struct simgpu_kernel *k, const void *args)
         size_t end = (size_t)k->params[i].offset + k->params[i].size;
         bytes = end > bytes ? end : bytes;
     }
-    struct simgpu_launch l = {.params = args, .param_bytes = bytes, .grid = {1, 1, 1},
-                              .block = {256, 1, 1}, .functional = 1};
+    struct simgpu_launch l = {.params = args,
+                              .param_bytes = bytes,
+                              .grid = {1, 1, 1},
+                              .block = {256, 1, 1},
+                              .functional = 1};
     launches++;
     running = k->name;
     memset(access_of, 0, used);
@@ -187,7 +190,8 @@ void card_run(const struct simgpu_kernel *k, const void *args)
     run_poisoned(k, &l, save, 0x5b, second);
     for (size_t i = 0; i < used; i++) {
         if ((access_of[i] & SIMGPU_WRITE) && first[i] != second[i]) {
-            fault("a result that hangs on undeclared bytes, or a declared write that is not made", i);
+            fault("a result that hangs on undeclared bytes, or a declared write that is not made",
+                  i);
             break;
         }
     }
@@ -219,9 +223,10 @@ static CUresult host_dtoh(void *dst, CUdeviceptr src, size_t n, CUstream stream)
 
 static CUresult host_copy_2d(const CUDA_MEMCPY2D *c, CUstream stream)
 {
-    const char *src = c->srcMemoryType == CU_MEMORYTYPE_HOST ? c->srcHost
-                                                             : (const void *)(uintptr_t)c->srcDevice;
-    char *dst = c->dstMemoryType == CU_MEMORYTYPE_HOST ? c->dstHost : (void *)(uintptr_t)c->dstDevice;
+    const char *src =
+        c->srcMemoryType == CU_MEMORYTYPE_HOST ? c->srcHost : (const void *)(uintptr_t)c->srcDevice;
+    char *dst =
+        c->dstMemoryType == CU_MEMORYTYPE_HOST ? c->dstHost : (void *)(uintptr_t)c->dstDevice;
     for (size_t i = 0; i < c->Height; i++) {
         memcpy(dst + i * c->dstPitch, src + i * c->srcPitch, c->WidthInBytes);
     }

@@ -4,9 +4,9 @@
  * kernels) without any driver. Device memory is one arena. Each launch is executed at once and its
  * declared ranges are checked against what its body does:
  *   - a byte changed outside the ranges declared for writing is a fault;
- *   - the body runs twice, every byte not declared for reading being poisoned differently: results that
- *     differ were computed from undeclared bytes, or declared as written and left alone.
- * One thread only.
+ *   - the body runs twice, every byte not declared for reading being poisoned differently: results
+ * that differ were computed from undeclared bytes, or declared as written and left alone. One
+ * thread only.
  */
 #ifndef HOST_CARD_H
 #define HOST_CARD_H

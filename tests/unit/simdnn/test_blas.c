@@ -1,5 +1,5 @@
-/* cuBLAS calls against their definitions: transposes, leading dimensions, batches, increments, scalars in
- * host and device memory. */
+/* cuBLAS calls against their definitions: transposes, leading dimensions, batches, increments,
+ * scalars in host and device memory. */
 #include "common.h"
 #include <cublas_v2.h>
 
@@ -23,8 +23,9 @@ static double el(const float *m, int trans, int ld, int i, int j)
 }
 
 /* One product of the batch against the definition; old may be null where beta is 0. */
-static void check_gemm(int ta, int tb, int m, int n, int k, const float *a, int lda, const float *b, int ldb,
-                       double alpha, double beta, const float *old, const float *c, int ldc)
+static void check_gemm(int ta, int tb, int m, int n, int k, const float *a, int lda, const float *b,
+                       int ldb, double alpha, double beta, const float *old, const float *c,
+                       int ldc)
 {
     for (int i = 0; i < m; i++) {
         for (int j = 0; j < n; j++) {
@@ -45,7 +46,8 @@ Test(blas, gemm_by_definition)
             k = 1 + (int)card_below(i % 8 == 7 ? 600 : 60), batch = 1 + (int)card_below(3);
         int lda = (ta ? k : m) + (int)card_below(4), ldb = (tb ? n : k) + (int)card_below(4),
             ldc = m + (int)card_below(4);
-        size_t na = (size_t)(lda * (ta ? m : k)), nb = (size_t)(ldb * (tb ? k : n)), nc = (size_t)(ldc * n);
+        size_t na = (size_t)(lda * (ta ? m : k)), nb = (size_t)(ldb * (tb ? k : n)),
+               nc = (size_t)(ldc * n);
         float *a = card_random(na * (size_t)batch), *b = card_random(nb * (size_t)batch),
               *c = card_random(nc * (size_t)batch), *old = malloc(nc * (size_t)batch * sizeof *old);
         float *scalars = card_random(2), alpha = 1.5f, beta = i & 4 ? -0.5f : 0.0f;
@@ -53,11 +55,12 @@ Test(blas, gemm_by_definition)
         scalars[0] = alpha;
         scalars[1] = beta;
         int device = i >> 3 & 1;
-        OK(cublasSetPointerMode(handle, device ? CUBLAS_POINTER_MODE_DEVICE : CUBLAS_POINTER_MODE_HOST));
+        OK(cublasSetPointerMode(handle,
+                                device ? CUBLAS_POINTER_MODE_DEVICE : CUBLAS_POINTER_MODE_HOST));
         OK(cublasSgemmStridedBatched(handle, (cublasOperation_t)ta, (cublasOperation_t)tb, m, n, k,
                                      device ? &scalars[0] : &alpha, a, lda, (long long)na, b, ldb,
-                                     (long long)nb, device ? &scalars[1] : &beta, c, ldc, (long long)nc,
-                                     batch));
+                                     (long long)nb, device ? &scalars[1] : &beta, c, ldc,
+                                     (long long)nc, batch));
         for (int p = 0; p < batch; p++) {
             check_gemm(ta, tb, m, n, k, a + (size_t)p * na, lda, b + (size_t)p * nb, ldb, 1.5,
                        (double)beta, old + (size_t)p * nc, c + (size_t)p * nc, ldc);
@@ -80,8 +83,8 @@ Test(blas, gemm_batched_follows_the_tables)
         b[i] = card_random(K * N);
         c[i] = card_random(M * N);
     }
-    OK(cublasSgemmBatched(handle, CUBLAS_OP_N, CUBLAS_OP_N, M, N, K, &alpha, a, M, b, K, &beta, c, M,
-                          BATCH));
+    OK(cublasSgemmBatched(handle, CUBLAS_OP_N, CUBLAS_OP_N, M, N, K, &alpha, a, M, b, K, &beta, c,
+                          M, BATCH));
     for (int i = 0; i < BATCH; i++) {
         check_gemm(0, 0, M, N, K, a[i], M, b[i], K, 2, 0, NULL, c[i], M);
     }
@@ -107,11 +110,12 @@ Test(blas, double_and_typed_products)
     }
     cr_assert_float_eq(c[3 + 5 * M], first, 1e-14);
     double *again = card_alloc(M * N * sizeof *again);
-    OK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, M, N, K, &alpha, a, CUDA_R_64F, M, b, CUDA_R_64F, K,
-                    &beta, again, CUDA_R_64F, M, CUBLAS_COMPUTE_64F, CUBLAS_GEMM_DEFAULT));
+    OK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, M, N, K, &alpha, a, CUDA_R_64F, M, b,
+                    CUDA_R_64F, K, &beta, again, CUDA_R_64F, M, CUBLAS_COMPUTE_64F,
+                    CUBLAS_GEMM_DEFAULT));
     cr_assert_eq(memcmp(c, again, M * N * sizeof *c), 0);
-    cr_assert_eq(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, M, N, K, &alpha, a, CUDA_R_16F, M, b,
-                              CUDA_R_16F, K, &beta, again, CUDA_R_16F, M, CUBLAS_COMPUTE_32F,
+    cr_assert_eq(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, M, N, K, &alpha, a, CUDA_R_16F, M,
+                              b, CUDA_R_16F, K, &beta, again, CUDA_R_16F, M, CUBLAS_COMPUTE_32F,
                               CUBLAS_GEMM_DEFAULT),
                  CUBLAS_STATUS_NOT_SUPPORTED);
     CARD_OK();
@@ -126,7 +130,8 @@ Test(blas, matrix_vector_ger_geam)
         float *a = card_random(32), *x = card_random(16), *y = card_random(24), old[24];
         const float alpha = 2, beta = 0.5f;
         memcpy(old, y, sizeof old);
-        OK(cublasSgemv(handle, (cublasOperation_t)t, m, n, &alpha, a, lda, x, incx, &beta, y, incy));
+        OK(cublasSgemv(handle, (cublasOperation_t)t, m, n, &alpha, a, lda, x, incx, &beta, y,
+                       incy));
         for (int r = 0; r < ny; r++) {
             double want = 0.5 * (double)old[r * incy];
             for (int s = 0; s < nx; s++) {
@@ -136,9 +141,10 @@ Test(blas, matrix_vector_ger_geam)
             near((double)y[r * incy], want, 1e-5, "gemv");
         }
         float *c = card_random(24), *b = card_random(32);
-        OK(cublasSgeam(handle, (cublasOperation_t)t, CUBLAS_OP_N, 4, 4, &alpha, a, lda, &beta, b, lda, c,
-                       5));
-        near((double)c[2 + 3 * 5], 2 * el(a, t, lda, 2, 3) + 0.5 * el(b, 0, lda, 2, 3), 1e-6, "geam");
+        OK(cublasSgeam(handle, (cublasOperation_t)t, CUBLAS_OP_N, 4, 4, &alpha, a, lda, &beta, b,
+                       lda, c, 5));
+        near((double)c[2 + 3 * 5], 2 * el(a, t, lda, 2, 3) + 0.5 * el(b, 0, lda, 2, 3), 1e-6,
+             "geam");
         float was = a[1 + 2 * lda];
         OK(cublasSger(handle, m, n, &alpha, x, 1, b, 2, a, lda));
         near((double)a[1 + 2 * lda], (double)was + 2 * (double)x[1] * (double)b[4], 1e-6, "ger");
@@ -150,7 +156,8 @@ Test(blas, vectors)
 {
     begin(840);
     enum { N = 100 };
-    float *x = card_random(3 * N), *y = card_random(2 * N), *z = card_random(N), old[2 * N], alpha = 0.5f;
+    float *x = card_random(3 * N), *y = card_random(2 * N), *z = card_random(N), old[2 * N],
+          alpha = 0.5f;
     memcpy(old, y, sizeof old);
     OK(cublasSaxpy(handle, N, &alpha, x, 3, y, 2));
     for (int i = 0; i < N; i++) {
@@ -202,10 +209,12 @@ Test(blas, refusals)
     begin(870);
     const float alpha = 1, beta = 0;
     float *m = card_random(16);
-    cr_assert_eq(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &alpha, m, 3, m, 4, &beta, m, 4),
-                 CUBLAS_STATUS_INVALID_VALUE);
-    cr_assert_eq(cublasSgemm(NULL, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &alpha, m, 4, m, 4, &beta, m, 4),
-                 CUBLAS_STATUS_NOT_INITIALIZED);
+    cr_assert_eq(
+        cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &alpha, m, 3, m, 4, &beta, m, 4),
+        CUBLAS_STATUS_INVALID_VALUE);
+    cr_assert_eq(
+        cublasSgemm(NULL, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &alpha, m, 4, m, 4, &beta, m, 4),
+        CUBLAS_STATUS_NOT_INITIALIZED);
     cr_assert_eq(card_launches(), 0u);
     int version;
     OK(cublasGetVersion(handle, &version));

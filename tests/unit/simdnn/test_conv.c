@@ -21,22 +21,26 @@ static size_t w_at(const struct conv_case *q, int k, int c, int r, int s)
 
 static struct conv_case conv_new(enum layout layout)
 {
-    struct conv_case q = {.groups = 1 + (int)card_below(2), .r = 1 + (int)card_below(3),
-                          .s = 1 + (int)card_below(4), .pad = (int)card_below(2),
-                          .stride = 1 + (int)card_below(2), .dilation = 1 + (int)card_below(2),
-                          .nhwc_filter = (int)card_below(2), .flip = (int)card_below(2)};
+    struct conv_case q = {.groups = 1 + (int)card_below(2),
+                          .r = 1 + (int)card_below(3),
+                          .s = 1 + (int)card_below(4),
+                          .pad = (int)card_below(2),
+                          .stride = 1 + (int)card_below(2),
+                          .dilation = 1 + (int)card_below(2),
+                          .nhwc_filter = (int)card_below(2),
+                          .flip = (int)card_below(2)};
     q.c = 1 + (int)card_below(5);
     q.k = q.groups * (1 + (int)card_below(9));
     q.x = t4_new(layout, 1 + (int)card_below(3), q.c * q.groups, 6 + (int)card_below(6),
                  8 + (int)card_below(5));
     NEW(FilterDescriptor, q.wd);
     OK(cudnnSetFilter4dDescriptor(q.wd, CUDNN_DATA_FLOAT,
-                                  q.nhwc_filter ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW, q.k, q.c, q.r,
-                                  q.s));
+                                  q.nhwc_filter ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW, q.k, q.c,
+                                  q.r, q.s));
     NEW(ConvolutionDescriptor, q.conv);
-    OK(cudnnSetConvolution2dDescriptor(q.conv, q.pad, q.pad, q.stride, q.stride, q.dilation, q.dilation,
-                                       q.flip ? CUDNN_CONVOLUTION : CUDNN_CROSS_CORRELATION,
-                                       CUDNN_DATA_FLOAT));
+    OK(cudnnSetConvolution2dDescriptor(
+        q.conv, q.pad, q.pad, q.stride, q.stride, q.dilation, q.dilation,
+        q.flip ? CUDNN_CONVOLUTION : CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
     OK(cudnnSetConvolutionGroupCount(q.conv, q.groups));
     int n, k, h, w;
     OK(cudnnGetConvolution2dForwardOutputDim(q.conv, q.x.desc, q.wd, &n, &k, &h, &w));
@@ -69,8 +73,10 @@ static double reference(const struct conv_case *q, int n, int k, int h, int w)
     return sum;
 }
 
-/* Forward with an algorithm that supports the case; the workspace is exactly as large as asked for. */
-static void forward(const struct conv_case *q, int algo, float alpha, float beta, const struct t4 *y)
+/* Forward with an algorithm that supports the case; the workspace is exactly as large as asked for.
+ */
+static void forward(const struct conv_case *q, int algo, float alpha, float beta,
+                    const struct t4 *y)
 {
     size_t bytes;
     if (cudnnGetConvolutionForwardWorkspaceSize(handle, q->x.desc, q->wd, q->conv, y->desc,
@@ -78,8 +84,8 @@ static void forward(const struct conv_case *q, int algo, float alpha, float beta
         return;
     }
     OK(cudnnConvolutionForward(handle, &alpha, q->x.desc, q->x.p, q->wd, q->w, q->conv,
-                               (cudnnConvolutionFwdAlgo_t)algo, bytes ? card_alloc(bytes) : NULL, bytes,
-                               &beta, y->desc, y->p));
+                               (cudnnConvolutionFwdAlgo_t)algo, bytes ? card_alloc(bytes) : NULL,
+                               bytes, &beta, y->desc, y->p));
 }
 
 Test(conv, forward_equals_the_definition)
@@ -105,8 +111,8 @@ Test(conv, forward_equals_the_definition)
     CARD_OK();
 }
 
-/* <conv(x, w), dy> = <x, backward_data(dy, w)> = <w, backward_filter(x, dy)>: for a map linear in x and
- * in w this holds for the right gradients and no others. */
+/* <conv(x, w), dy> = <x, backward_data(dy, w)> = <w, backward_filter(x, dy)>: for a map linear in x
+ * and in w this holds for the right gradients and no others. */
 Test(conv, gradients_are_the_adjoints)
 {
     const float one = 1, zero = 0;
@@ -118,8 +124,8 @@ Test(conv, gradients_are_the_adjoints)
         struct conv_case q = conv_new((enum layout)(i % LAYOUTS));
         forward(&q, 0, 1.0f, 0.0f, &q.y);
         OK(cudnnConvolutionBackwardData(handle, &one, q.wd, q.w, q.dy.desc, q.dy.p, q.conv,
-                                        CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, NULL, 0, &zero, q.dx.desc,
-                                        q.dx.p));
+                                        CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, NULL, 0, &zero,
+                                        q.dx.desc, q.dx.p));
         OK(cudnnConvolutionBackwardFilter(handle, &one, q.x.desc, q.x.p, q.dy.desc, q.dy.p, q.conv,
                                           CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, NULL, 0, &zero, q.wd,
                                           q.dw));
@@ -148,15 +154,15 @@ Test(conv, backward_blends)
     struct t4 pure = t4_new(PACKED, q.x.dim[0], q.x.dim[1], q.x.dim[2], q.x.dim[3]);
     OK(cudnnConvolutionBackwardData(handle, &one, q.wd, q.w, q.dy.desc, q.dy.p, q.conv, 0, NULL, 0,
                                     &zero, pure.desc, pure.p));
-    OK(cudnnConvolutionBackwardData(handle, &alpha, q.wd, q.w, q.dy.desc, q.dy.p, q.conv, 0, NULL, 0,
-                                    &beta, q.dx.desc, q.dx.p));
+    OK(cudnnConvolutionBackwardData(handle, &alpha, q.wd, q.w, q.dy.desc, q.dy.p, q.conv, 0, NULL,
+                                    0, &beta, q.dx.desc, q.dx.p));
     for (size_t i = 0; i < t4_count(&q.dx); i++) {
         near((double)q.dx.p[i], 2 * (double)pure.p[i] + 0.25 * (double)old_dx[i], 1e-5, "dx");
     }
     float *old_dw = malloc(nw * sizeof *old_dw);
     memcpy(old_dw, q.dw, nw * sizeof *old_dw);
-    OK(cudnnConvolutionBackwardFilter(handle, &one, q.x.desc, q.x.p, q.dy.desc, q.dy.p, q.conv, 0, NULL,
-                                      0, &zero, q.wd, plain));
+    OK(cudnnConvolutionBackwardFilter(handle, &one, q.x.desc, q.x.p, q.dy.desc, q.dy.p, q.conv, 0,
+                                      NULL, 0, &zero, q.wd, plain));
     OK(cudnnConvolutionBackwardFilter(handle, &alpha, q.x.desc, q.x.p, q.dy.desc, q.dy.p, q.conv, 0,
                                       NULL, 0, &beta, q.wd, q.dw));
     for (size_t i = 0; i < nw; i++) {
@@ -174,7 +180,8 @@ Test(conv, algorithms_agree_to_the_bit)
     OK(cudnnCreate(&handle));
     card_keep(handle, drop_handle);
     const float one = 1, zero = 0;
-    struct t4 x = t4_new(PACKED, 2, 3, 9, 9), y = t4_new(PACKED, 2, 4, 9, 9), first = t4_new(PACKED, 2, 4, 9, 9);
+    struct t4 x = t4_new(PACKED, 2, 3, 9, 9), y = t4_new(PACKED, 2, 4, 9, 9),
+              first = t4_new(PACKED, 2, 4, 9, 9);
     cudnnFilterDescriptor_t wd;
     cudnnConvolutionDescriptor_t conv;
     NEW(FilterDescriptor, wd);
@@ -200,13 +207,14 @@ Test(conv, algorithms_agree_to_the_bit)
         void *ws = bytes ? card_alloc(bytes) : NULL;
         if (bytes) {
             cr_assert_neq((int)cudnnConvolutionForward(handle, &one, x.desc, x.p, wd, w, conv,
-                                                       perf[i].algo, ws, bytes - 1, &zero, y.desc, y.p),
+                                                       perf[i].algo, ws, bytes - 1, &zero, y.desc,
+                                                       y.p),
                           0, "a workspace one byte short was accepted");
         }
         OK(cudnnConvolutionForward(handle, &one, x.desc, x.p, wd, w, conv, perf[i].algo, ws, bytes,
                                    &zero, ran ? y.desc : first.desc, ran ? y.p : first.p));
-        cr_assert(!ran || memcmp(y.p, first.p, t4_count(&y) * sizeof *y.p) == 0, "algorithm %d differs",
-                  (int)perf[i].algo);
+        cr_assert(!ran || memcmp(y.p, first.p, t4_count(&y) * sizeof *y.p) == 0,
+                  "algorithm %d differs", (int)perf[i].algo);
         ran++;
     }
     cr_assert_geq(ran, 6);
@@ -245,16 +253,16 @@ Test(conv, find_times_what_fits)
     struct conv_case q = conv_new(PACKED);
     cudnnConvolutionBwdFilterAlgoPerf_t perf[8];
     int count;
-    OK(cudnnFindConvolutionBackwardFilterAlgorithm(handle, q.x.desc, q.dy.desc, q.conv, q.wd, 8, &count,
-                                                   perf));
+    OK(cudnnFindConvolutionBackwardFilterAlgorithm(handle, q.x.desc, q.dy.desc, q.conv, q.wd, 8,
+                                                   &count, perf));
     cr_assert_eq(count, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT);
     cr_assert_eq((int)perf[0].status, 0);
     cr_assert_gt(perf[0].time, 0.0f);
-    OK(cudnnFindConvolutionBackwardFilterAlgorithmEx(handle, q.x.desc, q.x.p, q.dy.desc, q.dy.p, q.conv,
-                                                     q.wd, q.dw, 8, &count, perf, NULL, 0));
+    OK(cudnnFindConvolutionBackwardFilterAlgorithmEx(handle, q.x.desc, q.x.p, q.dy.desc, q.dy.p,
+                                                     q.conv, q.wd, q.dw, 8, &count, perf, NULL, 0));
     for (int i = 0; i < count; i++) {
-        cr_assert(perf[i].status != 0 || perf[i].memory == 0, "algorithm %d ran without its workspace",
-                  (int)perf[i].algo);
+        cr_assert(perf[i].status != 0 || perf[i].memory == 0,
+                  "algorithm %d ran without its workspace", (int)perf[i].algo);
     }
     CARD_OK();
 }
@@ -271,11 +279,13 @@ Test(conv, fused_equals_its_parts)
         float *z = t4_values(i % 2 ? &q.y : &q.dy), *at = z;
         cudnnActivationDescriptor_t act;
         NEW(ActivationDescriptor, act);
-        OK(cudnnSetActivationDescriptor(act, i < 4 ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY,
+        OK(cudnnSetActivationDescriptor(act,
+                                        i < 4 ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY,
                                         CUDNN_NOT_PROPAGATE_NAN, 0));
-        OK(cudnnConvolutionBiasActivationForward(
-            handle, &one, q.x.desc, q.x.p, q.wd, q.w, q.conv, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
-            NULL, 0, &half, q.y.desc, i % 2 ? q.y.p : q.dy.p, bias.desc, bias.p, act, q.y.desc, q.y.p));
+        OK(cudnnConvolutionBiasActivationForward(handle, &one, q.x.desc, q.x.p, q.wd, q.w, q.conv,
+                                                 CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, NULL, 0,
+                                                 &half, q.y.desc, i % 2 ? q.y.p : q.dy.p, bias.desc,
+                                                 bias.p, act, q.y.desc, q.y.p));
         FOR4(&q.y, n, c, h, w)
         {
             double v = reference(&q, n, c, h, w) + 0.5 * (double)*at++ + (double)bias.p[c];
@@ -292,8 +302,8 @@ Test(conv, three_spatial_dimensions)
     card_reset(card_seed(9));
     OK(cudnnCreate(&handle));
     card_keep(handle, drop_handle);
-    const int xd[5] = {1, 2, 4, 5, 6}, wdim[5] = {3, 2, 2, 3, 1}, pad[3] = {1, 0, 0}, step[3] = {1, 2, 1},
-              dil[3] = {1, 1, 1};
+    const int xd[5] = {1, 2, 4, 5, 6}, wdim[5] = {3, 2, 2, 3, 1}, pad[3] = {1, 0, 0},
+              step[3] = {1, 2, 1}, dil[3] = {1, 1, 1};
     cudnnTensorDescriptor_t x, y;
     cudnnFilterDescriptor_t w;
     cudnnConvolutionDescriptor_t conv;

@@ -1,4 +1,5 @@
-/* The checks of host_card catch planted faults; refusals of bad descriptors; costs follow the shapes. */
+/* The checks of host_card catch planted faults; refusals of bad descriptors; costs follow the
+ * shapes. */
 #include "common.h"
 
 #include "conv.h"
@@ -21,8 +22,8 @@ static void copy_cost(const struct simgpu_launch *l, struct simgpu_work *work)
     *work = (struct simgpu_work){.bytes = 512};
 }
 
-static void touch_both(const struct simgpu_launch *l, simgpu_touch_fn touch, void *ctx, size_t from_bytes,
-                       size_t to_bytes)
+static void touch_both(const struct simgpu_launch *l, simgpu_touch_fn touch, void *ctx,
+                       size_t from_bytes, size_t to_bytes)
 {
     struct copy_args a;
     memcpy(&a, l->params, sizeof a);
@@ -53,8 +54,8 @@ static void writes_less(const struct simgpu_launch *l, simgpu_touch_fn touch, vo
 Test(guard, lies_about_ranges_are_caught)
 {
     static const struct simgpu_param params[] = {{0, 8}, {8, 8}};
-    void (*const touches[])(const struct simgpu_launch *, simgpu_touch_fn, void *) = {
-        honest, reads_more, writes_more, writes_less};
+    void (*const touches[])(const struct simgpu_launch *, simgpu_touch_fn,
+                            void *) = {honest, reads_more, writes_more, writes_less};
     for (int i = 0; i < 4; i++) {
         card_reset(1);
         float *from = card_random(64), *to = card_random(128), want = from[63];
@@ -85,13 +86,15 @@ Test(guard, refusals_name_the_reason)
     NEW(ActivationDescriptor, act);
     OK(cudnnSetActivationDescriptor(act, CUDNN_ACTIVATION_RELU, CUDNN_NOT_PROPAGATE_NAN, 0));
     float *x = card_random(24), one = 1, zero = 0;
-    cr_assert_eq((int)cudnnActivationForward(h, act, &one, unset, x, &zero, ok, x), CUDNN_STATUS_BAD_PARAM);
+    cr_assert_eq((int)cudnnActivationForward(h, act, &one, unset, x, &zero, ok, x),
+                 CUDNN_STATUS_BAD_PARAM);
     cudnnGetLastErrorString(why, sizeof why);
     cr_assert(strstr(why, "cudnnActivationForward") && strstr(why, "never set"), "%s", why);
     cr_assert_eq((int)cudnnActivationForward(h, act, &one, half, x, &zero, ok, x),
                  CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE);
-    cr_assert_eq((int)cudnnSetTensor4dDescriptor(ok, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 0, 3, 4),
-                 CUDNN_STATUS_BAD_PARAM);
+    cr_assert_eq(
+        (int)cudnnSetTensor4dDescriptor(ok, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 0, 3, 4),
+        CUDNN_STATUS_BAD_PARAM);
     cr_assert_eq(card_launches(), 0u);
     size_t bytes;
     OK(cudnnGetTensorSizeInBytes(half, &bytes));
@@ -120,10 +123,12 @@ Test(guard, costs_follow_the_shapes)
     cr_assert(fast.supported && fast.kclass == SIMGPU_CLASS_CONV_FAST && fast.flops < plain / 1.4);
     /* transforms in parts bound the workspace and pay by transforming again */
     struct sg_conv_model whole = sg_conv_model(&s, SG_CONV_FWD, CUDNN_CONVOLUTION_FWD_ALGO_FFT);
-    struct sg_conv_model parts = sg_conv_model(&s, SG_CONV_FWD, CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING);
+    struct sg_conv_model parts =
+        sg_conv_model(&s, SG_CONV_FWD, CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING);
     cr_assert(whole.supported && parts.supported);
-    cr_assert(parts.workspace_bytes <= 192u << 20 && whole.workspace_bytes > 192u << 20, "%llu and %llu",
-              (unsigned long long)parts.workspace_bytes, (unsigned long long)whole.workspace_bytes);
+    cr_assert(parts.workspace_bytes <= 192u << 20 && whole.workspace_bytes > 192u << 20,
+              "%llu and %llu", (unsigned long long)parts.workspace_bytes,
+              (unsigned long long)whole.workspace_bytes);
     cr_assert(parts.flops < plain && whole.flops < plain);
     s.stride[2] = 2;
     cr_assert(!sg_conv_model(&s, SG_CONV_FWD, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD).supported);

@@ -33,9 +33,10 @@ static int with_driver(void)
 
 Test(libs, symbol_versions_are_the_real_ones)
 {
-    static const char *const rows[][3] = {{"libcudnn.so.9", "cudnnConvolutionForward", "libcudnn.so.9"},
-                                          {"libcublas.so.13", "cublasSgemm_v2", "libcublas.so.13"},
-                                          {"libcublas.so.12", "cublasSgemm_v2", "libcublas.so.12"}};
+    static const char *const rows[][3] = {
+        {"libcudnn.so.9", "cudnnConvolutionForward", "libcudnn.so.9"},
+        {"libcublas.so.13", "cublasSgemm_v2", "libcublas.so.13"},
+        {"libcublas.so.12", "cublasSgemm_v2", "libcublas.so.12"}};
     for (int i = 0; i < 3; i++) {
         void *so = open_library(rows[i][0]);
         cr_assert_not_null(dlvsym(so, rows[i][1], rows[i][2]), "%s@%s", rows[i][1], rows[i][2]);
@@ -43,14 +44,16 @@ Test(libs, symbol_versions_are_the_real_ones)
     }
     cublasHandle_t h = NULL;
     int v13 = 0, v12 = 0;
-    __typeof__(cublasGetVersion_v2) *version = get(open_library("libcublas.so.13"), "cublasGetVersion_v2");
+    __typeof__(cublasGetVersion_v2) *version =
+        get(open_library("libcublas.so.13"), "cublasGetVersion_v2");
     version(h, &v13);
     version = get(open_library("libcublas.so.12"), "cublasGetVersion_v2");
     version(h, &v12);
     cr_assert(v13 / 10000 == 13 && v12 / 10000 == 12, "versions %d and %d", v13, v12);
 }
 
-/* Without a driver the answers are those of the real libraries on such a machine; descriptors work. */
+/* Without a driver the answers are those of the real libraries on such a machine; descriptors work.
+ */
 Test(libs, without_a_driver)
 {
     if (with_driver() || dlopen("libcuda.so.1", RTLD_NOW)) {
@@ -70,7 +73,8 @@ Test(libs, without_a_driver)
     cr_assert_eq((int)p_cudnnCreate(&h), CUDNN_STATUS_NOT_INITIALIZED);
     cr_assert_eq((int)p_cublasCreate_v2(&b), CUBLAS_STATUS_NOT_INITIALIZED);
     cr_assert_eq((int)p_cudnnCreateTensorDescriptor(&d), 0);
-    cr_assert_eq((int)p_cudnnSetTensor4dDescriptor(d, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 2, 3, 4, 5), 0);
+    cr_assert_eq(
+        (int)p_cudnnSetTensor4dDescriptor(d, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 2, 3, 4, 5), 0);
     cr_assert_eq((int)p_cudnnGetTensorSizeInBytes(d, &bytes), 0);
     cr_assert_eq(bytes, 480u);
     p_cudnnDestroyTensorDescriptor(d);
@@ -90,7 +94,8 @@ Test(libs, refusals_are_loud)
     cr_assert_gt(read(ends[0], said, sizeof said - 1), 0);
     cr_assert_eq(dnn_status, CUDNN_STATUS_NOT_SUPPORTED);
     cr_assert_eq(blas_status, CUBLAS_STATUS_NOT_SUPPORTED);
-    cr_assert(strstr(said, "cudnnRNNForward") && strstr(said, "cublasStrsm_v2"), "stderr had: %s", said);
+    cr_assert(strstr(said, "cudnnRNNForward") && strstr(said, "cublasStrsm_v2"), "stderr had: %s",
+              said);
     close(ends[0]);
     close(ends[1]);
     close(keep);
@@ -139,7 +144,8 @@ Test(libs, compute_through_the_driver)
     p_cudnnSetTensor4dDescriptor(d, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 1, 8, 8);
     float *px = (void *)(uintptr_t)x, *py = (void *)(uintptr_t)y;
     cr_assert_eq((int)p_cudnnSetTensor(h, d, px, &two), 0);
-    cr_assert_eq((int)p_cublasSgemm_v2(b, CUBLAS_OP_N, CUBLAS_OP_T, 8, 8, 8, &one, px, 8, px, 8, &zero, py, 8),
+    cr_assert_eq((int)p_cublasSgemm_v2(b, CUBLAS_OP_N, CUBLAS_OP_T, 8, 8, 8, &one, px, 8, px, 8,
+                                       &zero, py, 8),
                  0);
     cr_assert_eq((int)p_cublasSasum_v2(b, 64, py, 1, &sum), 0); /* waits for its result */
     cr_assert_float_eq(sum, 64 * 32.0f, 0);
@@ -147,8 +153,9 @@ Test(libs, compute_through_the_driver)
     const CUdeviceptr table[3] = {x, y, x};
     cr_assert_eq((int)to_card(tables, table, sizeof table), 0);
     const float *const *pt = (void *)(uintptr_t)tables;
-    cr_assert_eq((int)p_cublasSgemmBatched(b, CUBLAS_OP_N, CUBLAS_OP_N, 8, 8, 8, &one, pt, 8, pt + 1, 8,
-                                           &zero, (float *const *)(uintptr_t)(tables + 8), 8, 1),
+    cr_assert_eq((int)p_cublasSgemmBatched(b, CUBLAS_OP_N, CUBLAS_OP_N, 8, 8, 8, &one, pt, 8,
+                                           pt + 1, 8, &zero,
+                                           (float *const *)(uintptr_t)(tables + 8), 8, 1),
                  0);
     cr_assert_eq((int)wait(), 0);
     cr_assert_eq((int)to_host(out, y, sizeof out), 0);

@@ -1,4 +1,5 @@
-/* Batch normalisation, local response normalisation and softmax: definitions and numerical gradients. */
+/* Batch normalisation, local response normalisation and softmax: definitions and numerical
+ * gradients. */
 #include "common.h"
 
 static cudnnHandle_t handle;
@@ -25,7 +26,6 @@ static size_t flat(const struct problem *p, int n, int c, int h, int w)
 {
     return (size_t)(((n * p->dim[1] + c) * p->dim[2] + h) * p->dim[3] + w);
 }
-
 
 /* Index of the parameter that an element of x uses. */
 static int group_of(const struct problem *p, int c, int h, int w)
@@ -108,8 +108,8 @@ static double *doubles(const struct t4 *t)
 }
 
 /* dx of sum(dy * f(x)) by central differences, compared with got (row-major). */
-static void check_gradient(const struct problem *p, const double *x, const double *dy, const double *got,
-                           double tolerance)
+static void check_gradient(const struct problem *p, const double *x, const double *dy,
+                           const double *got, double tolerance)
 {
     size_t count = (size_t)p->dim[0] * (size_t)p->dim[1] * (size_t)p->dim[2] * (size_t)p->dim[3];
     double *y = malloc(2 * count * sizeof *y), *moved = y + count;
@@ -157,15 +157,18 @@ static struct bn_case bn_new(int i)
     const int dim[4] = {3, 4, 2, 3};
     enum layout lay = (enum layout)(i % LAYOUTS);
     int per_activation = i / 3 % 2;
-    struct bn_case b = {.mode = per_activation ? CUDNN_BATCHNORM_PER_ACTIVATION : CUDNN_BATCHNORM_SPATIAL,
+    struct bn_case b = {.mode = per_activation ? CUDNN_BATCHNORM_PER_ACTIVATION
+                                               : CUDNN_BATCHNORM_SPATIAL,
                         .ops = (cudnnBatchNormOps_t)(i / 6 % 3)};
     struct t4 *data[] = {&b.x, &b.y, &b.z, &b.dy, &b.dx, &b.dz};
     for (int k = 0; k < 6; k++) {
         *data[k] = t4_new(k == 1 ? PACKED : lay, dim[0], dim[1], dim[2], dim[3]);
     }
-    struct t4 *params[] = {&b.scale, &b.bias, &b.mean, &b.var, &b.save_mean, &b.save_invvar, &b.dscale, &b.dbias};
+    struct t4 *params[] = {&b.scale,     &b.bias,        &b.mean,   &b.var,
+                           &b.save_mean, &b.save_invvar, &b.dscale, &b.dbias};
     for (int k = 0; k < 8; k++) {
-        *params[k] = t4_new(PACKED, 1, dim[1], per_activation ? dim[2] : 1, per_activation ? dim[3] : 1);
+        *params[k] =
+            t4_new(PACKED, 1, dim[1], per_activation ? dim[2] : 1, per_activation ? dim[3] : 1);
     }
     NEW(ActivationDescriptor, b.relu);
     OK(cudnnSetActivationDescriptor(b.relu, CUDNN_ACTIVATION_RELU, CUDNN_NOT_PROPAGATE_NAN, 0));
@@ -184,9 +187,9 @@ static struct bn_case bn_new(int i)
 static void bn_forward(struct bn_case *b, double factor)
 {
     OK(cudnnBatchNormalizationForwardTrainingEx(
-        handle, b->mode, b->ops, &one, &zero, b->x.desc, b->x.p, b->z.desc, b->z.p, b->y.desc, b->y.p,
-        b->scale.desc, b->scale.p, b->bias.p, factor, b->mean.p, b->var.p, 1e-3, b->save_mean.p,
-        b->save_invvar.p, b->relu, NULL, 0, b->reserve, b->reserve_bytes));
+        handle, b->mode, b->ops, &one, &zero, b->x.desc, b->x.p, b->z.desc, b->z.p, b->y.desc,
+        b->y.p, b->scale.desc, b->scale.p, b->bias.p, factor, b->mean.p, b->var.p, 1e-3,
+        b->save_mean.p, b->save_invvar.p, b->relu, NULL, 0, b->reserve, b->reserve_bytes));
 }
 
 static void bn_backward(struct bn_case *b, int saved)
@@ -274,15 +277,15 @@ Test(norm, running_averages_and_inference)
         near((double)b.save_mean.p[c], m, 1e-5, "saved mean");
         b.var.p[c] = fabsf(b.var.p[c]);
     }
-    OK(cudnnBatchNormalizationForwardInference(handle, b.mode, &one, &zero, b.x.desc, b.x.p, b.y.desc,
-                                               b.y.p, b.scale.desc, b.scale.p, b.bias.p, b.mean.p,
-                                               b.var.p, 1e-3));
+    OK(cudnnBatchNormalizationForwardInference(handle, b.mode, &one, &zero, b.x.desc, b.x.p,
+                                               b.y.desc, b.y.p, b.scale.desc, b.scale.p, b.bias.p,
+                                               b.mean.p, b.var.p, 1e-3));
     FOR4(&b.x, n, c, h, w)
     {
         double v = ((double)b.x.p[t4_at(&b.x, n, c, h, w)] - (double)b.mean.p[c]) /
                    sqrt((double)b.var.p[c] + 1e-3);
-        near((double)b.y.p[t4_at(&b.y, n, c, h, w)], (double)b.scale.p[c] * v + (double)b.bias.p[c], 1e-5,
-             "inference");
+        near((double)b.y.p[t4_at(&b.y, n, c, h, w)], (double)b.scale.p[c] * v + (double)b.bias.p[c],
+             1e-5, "inference");
     }
     CARD_OK();
 }
@@ -301,8 +304,8 @@ Test(norm, local_response_and_gradient)
         OK(cudnnGetLRNDescriptor(d, &n, NULL, NULL, NULL));
         cr_assert_eq(n, 5u);
         OK(cudnnSetLRNDescriptor(d, 4, 0.8, 0.75, 1.5));
-        OK(cudnnLRNCrossChannelForward(handle, d, CUDNN_LRN_CROSS_CHANNEL_DIM1, &one, x.desc, x.p, &zero,
-                                       y.desc, y.p));
+        OK(cudnnLRNCrossChannelForward(handle, d, CUDNN_LRN_CROSS_CHANNEL_DIM1, &one, x.desc, x.p,
+                                       &zero, y.desc, y.p));
         OK(cudnnLRNCrossChannelBackward(handle, d, CUDNN_LRN_CROSS_CHANNEL_DIM1, &one, y.desc, y.p,
                                         dy.desc, dy.p, x.desc, x.p, &zero, dx.desc, dx.p));
         struct problem p = {.dim = {2, 7, 2, 2}, .kind = LRN};
@@ -324,12 +327,13 @@ Test(norm, softmax_and_gradient)
     for (int i = 0; i < 12; i++) {
         begin(600 + (uint64_t)i);
         int algo = i % 3, mode = i / 3 % 2;
-        struct t4 x = t4_new((enum layout)(i % 3), 2, 5, 2, 2), y = t4_new((enum layout)(i / 6), 2, 5, 2, 2),
-                  dy = t4_new(GAPS, 2, 5, 2, 2), dx = t4_new(PACKED, 2, 5, 2, 2);
-        OK(cudnnSoftmaxForward(handle, (cudnnSoftmaxAlgorithm_t)algo, (cudnnSoftmaxMode_t)mode, &one,
-                               x.desc, x.p, &zero, y.desc, y.p));
-        OK(cudnnSoftmaxBackward(handle, (cudnnSoftmaxAlgorithm_t)algo, (cudnnSoftmaxMode_t)mode, &one,
-                                y.desc, y.p, dy.desc, dy.p, &zero, dx.desc, dx.p));
+        struct t4 x = t4_new((enum layout)(i % 3), 2, 5, 2, 2),
+                  y = t4_new((enum layout)(i / 6), 2, 5, 2, 2), dy = t4_new(GAPS, 2, 5, 2, 2),
+                  dx = t4_new(PACKED, 2, 5, 2, 2);
+        OK(cudnnSoftmaxForward(handle, (cudnnSoftmaxAlgorithm_t)algo, (cudnnSoftmaxMode_t)mode,
+                               &one, x.desc, x.p, &zero, y.desc, y.p));
+        OK(cudnnSoftmaxBackward(handle, (cudnnSoftmaxAlgorithm_t)algo, (cudnnSoftmaxMode_t)mode,
+                                &one, y.desc, y.p, dy.desc, dy.p, &zero, dx.desc, dx.p));
         struct problem p = {.dim = {2, 5, 2, 2}, .kind = SOFTMAX, .mode = mode, .ops = algo};
         double *px = doubles(&x), *py = doubles(&y), *pdy = doubles(&dy), *pdx = doubles(&dx);
         check_values(&p, px, py);
@@ -349,8 +353,8 @@ Test(norm, accurate_softmax_survives_large_inputs)
     x.p[0] = 1000;
     x.p[1] = 1001;
     x.p[2] = -1000;
-    OK(cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_CHANNEL, &one, x.desc, x.p,
-                           &zero, y.desc, y.p));
+    OK(cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_CHANNEL, &one, x.desc,
+                           x.p, &zero, y.desc, y.p));
     near((double)y.p[1], 1 / (1 + exp(-1)), 1e-6, "softmax of large inputs");
     near((double)y.p[2], 0, 1e-6, "softmax of large inputs");
     CARD_OK();

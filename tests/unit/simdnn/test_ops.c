@@ -44,18 +44,20 @@ Test(ops, activations_and_their_slopes)
                   dx = t4_new(b, 2, 3, 4, 5);
         cudnnActivationDescriptor_t d;
         NEW(ActivationDescriptor, d);
-        OK(cudnnSetActivationDescriptor(d, (cudnnActivationMode_t)mode, CUDNN_NOT_PROPAGATE_NAN, 0.5));
+        OK(cudnnSetActivationDescriptor(d, (cudnnActivationMode_t)mode, CUDNN_NOT_PROPAGATE_NAN,
+                                        0.5));
         const float one = 1, zero = 0, alpha = 1.5f, beta = i % 2 ? -0.5f : 0.0f;
         float *old = t4_values(&dx), *o = old;
         OK(cudnnActivationForward(handle, d, &one, x.desc, x.p, &zero, y.desc, y.p));
-        OK(cudnnActivationBackward(handle, d, &alpha, y.desc, y.p, dy.desc, dy.p, x.desc, x.p, &beta,
-                                   dx.desc, dx.p));
+        OK(cudnnActivationBackward(handle, d, &alpha, y.desc, y.p, dy.desc, dy.p, x.desc, x.p,
+                                   &beta, dx.desc, dx.p));
         FOR4(&x, n, c, h, w)
         {
             double v = (double)x.p[t4_at(&x, n, c, h, w)], e = 1e-4;
             near((double)y.p[t4_at(&y, n, c, h, w)], act(mode, v), 1e-5, "y");
             double slope = (act(mode, v + e) - act(mode, v - e)) / (2 * e);
-            double want = 1.5 * slope * (double)dy.p[t4_at(&dy, n, c, h, w)] + (double)(beta * *o++);
+            double want =
+                1.5 * slope * (double)dy.p[t4_at(&dy, n, c, h, w)] + (double)(beta * *o++);
             near((double)dx.p[t4_at(&dx, n, c, h, w)], want, 1e-3, "dx");
         }
         free(old);
@@ -73,8 +75,8 @@ Test(ops, activation_in_place)
     OK(cudnnSetActivationDescriptor(d, CUDNN_ACTIVATION_RELU, CUDNN_PROPAGATE_NAN, 0));
     const float one = 1, zero = 0;
     OK(cudnnActivationForward(handle, d, &one, x.desc, x.p, &zero, x.desc, x.p));
-    OK(cudnnActivationBackward(handle, d, &one, x.desc, x.p, dy.desc, dy.p, x.desc, x.p, &zero, dy.desc,
-                               dy.p));
+    OK(cudnnActivationBackward(handle, d, &one, x.desc, x.p, dy.desc, dy.p, x.desc, x.p, &zero,
+                               dy.desc, dy.p));
     FOR4(&x, n, c, h, w)
     {
         cr_assert_float_eq(x.p[t4_at(&x, n, c, h, w)], *v > 0 ? *v : 0, 0);
@@ -100,8 +102,10 @@ Test(ops, add_broadcasts_and_blends)
         OK(cudnnAddTensor(handle, &alpha, a.desc, a.p, &beta, c.desc, c.p));
         FOR4(&c, n, k, h, w)
         {
-            float from = a.p[t4_at(&a, a.dim[0] > 1 ? n : 0, k, a.dim[2] > 1 ? h : 0, a.dim[3] > 1 ? w : 0)];
-            near((double)c.p[t4_at(&c, n, k, h, w)], 2 * (double)from + (double)(beta * *o++), 1e-6, "c");
+            float from =
+                a.p[t4_at(&a, a.dim[0] > 1 ? n : 0, k, a.dim[2] > 1 ? h : 0, a.dim[3] > 1 ? w : 0)];
+            near((double)c.p[t4_at(&c, n, k, h, w)], 2 * (double)from + (double)(beta * *o++), 1e-6,
+                 "c");
         }
         free(old);
         CARD_OK();
@@ -126,7 +130,8 @@ Test(ops, op_tensor_by_definition)
                                       CUDNN_NOT_PROPAGATE_NAN));
         const float alpha1 = 2, alpha2 = 3, beta = op % 2 ? 0.5f : 0.0f;
         float *old = t4_values(&c), *o = old;
-        OK(cudnnOpTensor(handle, d, &alpha1, a.desc, a.p, &alpha2, b.desc, b.p, &beta, c.desc, c.p));
+        OK(cudnnOpTensor(handle, d, &alpha1, a.desc, a.p, &alpha2, b.desc, b.p, &beta, c.desc,
+                         c.p));
         FOR4(&c, n, k, h, w)
         {
             double u = 2 * (double)a.p[t4_at(&a, n, k, h, w)], v = 3 * (double)b.p[k];
@@ -157,7 +162,8 @@ Test(ops, set_scale_transform)
 
 /* ---- pooling ---- */
 
-static double pooled(const struct t4 *x, int mode, int win, int pad, int stride, int n, int c, int h, int w)
+static double pooled(const struct t4 *x, int mode, int win, int pad, int stride, int n, int c,
+                     int h, int w)
 {
     double best = -INFINITY, sum = 0;
     int inside = 0;
@@ -181,8 +187,8 @@ static double pooled(const struct t4 *x, int mode, int win, int pad, int stride,
 static void spread_values(struct t4 *x)
 {
     int count = (int)t4_count(x), i = 0, step = 1 + (int)card_below((unsigned)count);
-    while (count % step == 0 || (step % 2 == 0 && count % 2 == 0) || (step % 3 == 0 && count % 3 == 0) ||
-           (step % 7 == 0 && count % 7 == 0)) {
+    while (count % step == 0 || (step % 2 == 0 && count % 2 == 0) ||
+           (step % 3 == 0 && count % 3 == 0) || (step % 7 == 0 && count % 7 == 0)) {
         step++; /* to a step that visits every value once: 336 = 2 * 2 * 2 * 2 * 3 * 7 */
     }
     FOR4(x, n, c, h, w)
@@ -202,8 +208,8 @@ Test(ops, pooling_and_its_gradient)
         cudnnPoolingDescriptor_t d;
         int n0, c0, h0, w0;
         NEW(PoolingDescriptor, d);
-        OK(cudnnSetPooling2dDescriptor(d, (cudnnPoolingMode_t)mode, CUDNN_NOT_PROPAGATE_NAN, win, win,
-                                       pad, pad, stride, stride));
+        OK(cudnnSetPooling2dDescriptor(d, (cudnnPoolingMode_t)mode, CUDNN_NOT_PROPAGATE_NAN, win,
+                                       win, pad, pad, stride, stride));
         OK(cudnnGetPooling2dForwardOutputDim(d, x.desc, &n0, &c0, &h0, &w0));
         struct t4 y = t4_new(GAPS, n0, c0, h0, w0), dy = t4_new(PACKED, n0, c0, h0, w0),
                   dx = t4_new(GAPS, 2, 3, 7, 8);
@@ -214,8 +220,8 @@ Test(ops, pooling_and_its_gradient)
                                 dx.desc, dx.p));
         FOR4(&y, n, c, h, w)
         {
-            near((double)y.p[t4_at(&y, n, c, h, w)], pooled(&x, mode, win, pad, stride, n, c, h, w), 1e-5,
-                 "pooled y");
+            near((double)y.p[t4_at(&y, n, c, h, w)], pooled(&x, mode, win, pad, stride, n, c, h, w),
+                 1e-5, "pooled y");
         }
         /* numerical gradient of sum(dy * y) by every input element */
         FOR4(&x, n, c, h, w)
@@ -232,8 +238,8 @@ Test(ops, pooling_and_its_gradient)
                 }
             }
             *at = keep;
-            near((double)dx.p[t4_at(&dx, n, c, h, w)], 2 * (up - down) / (2 * e) + 0.5 * (double)*o++, 2e-3,
-                 "pooled dx");
+            near((double)dx.p[t4_at(&dx, n, c, h, w)],
+                 2 * (up - down) / (2 * e) + 0.5 * (double)*o++, 2e-3, "pooled dx");
         }
         free(old);
         CARD_OK();
@@ -250,9 +256,9 @@ Test(ops, reductions_by_definition)
         a.p[t4_at(&a, 1, 1, 2, 1)] = 0;
         cudnnReduceTensorDescriptor_t d;
         NEW(ReduceTensorDescriptor, d);
-        OK(cudnnSetReduceTensorDescriptor(d, (cudnnReduceTensorOp_t)op, CUDNN_DATA_FLOAT,
-                                          CUDNN_NOT_PROPAGATE_NAN, CUDNN_REDUCE_TENSOR_FLATTENED_INDICES,
-                                          CUDNN_32BIT_INDICES));
+        OK(cudnnSetReduceTensorDescriptor(
+            d, (cudnnReduceTensorOp_t)op, CUDNN_DATA_FLOAT, CUDNN_NOT_PROPAGATE_NAN,
+            CUDNN_REDUCE_TENSOR_FLATTENED_INDICES, CUDNN_32BIT_INDICES));
         size_t bytes;
         OK(cudnnGetReductionIndicesSize(handle, d, a.desc, c.desc, &bytes));
         unsigned *indices = bytes ? card_alloc(bytes) : NULL;
@@ -263,7 +269,8 @@ Test(ops, reductions_by_definition)
         OK(cudnnReduceTensor(handle, d, indices, bytes, NULL, 0, &alpha, a.desc, a.p, &beta, c.desc,
                              c.p));
         for (int k = 0; k < 6; k++) {
-            double sum = 0, prod = 1, least = INFINITY, most = -INFINITY, amax = 0, abs = 0, sq = 0, nz = 1;
+            double sum = 0, prod = 1, least = INFINITY, most = -INFINITY, amax = 0, abs = 0, sq = 0,
+                   nz = 1;
             for (int n = 0; n < 2; n++) {
                 for (int h = 0; h < 4; h++) {
                     double v = (double)a.p[t4_at(&a, n, k / 2, h, k % 2)];
@@ -280,7 +287,8 @@ Test(ops, reductions_by_definition)
             const double want[] = {sum, prod, least, most, amax, sum / 8, abs, sqrt(sq), nz};
             near((double)c.p[k], 2 * want[op] + (double)old[k], 1e-5, "reduced");
             if (indices) {
-                double at = (double)a.p[t4_at(&a, (int)indices[k] / 4, k / 2, (int)indices[k] % 4, k % 2)];
+                double at =
+                    (double)a.p[t4_at(&a, (int)indices[k] / 4, k / 2, (int)indices[k] % 4, k % 2)];
                 near(at, want[op], 0, "element at the index");
             }
         }
@@ -300,8 +308,8 @@ Test(ops, dropout_masks_advance_and_replay)
     NEW(DropoutDescriptor, d);
     OK(cudnnDropoutGetStatesSize(handle, &states_bytes));
     OK(cudnnDropoutGetReserveSpaceSize(x.desc, &reserve_bytes));
-    void *states = card_alloc(states_bytes), *saved = malloc(states_bytes), *reserve = card_alloc(reserve_bytes),
-         *other = card_alloc(reserve_bytes);
+    void *states = card_alloc(states_bytes), *saved = malloc(states_bytes),
+         *reserve = card_alloc(reserve_bytes), *other = card_alloc(reserve_bytes);
     OK(cudnnSetDropoutDescriptor(d, handle, 0.25f, states, states_bytes, 42));
     memcpy(saved, states, states_bytes);
     OK(cudnnDropoutForward(handle, d, x.desc, x.p, y.desc, y.p, reserve, reserve_bytes));
@@ -309,8 +317,8 @@ Test(ops, dropout_masks_advance_and_replay)
     FOR4(&x, n, c, h, w)
     {
         float in = x.p[t4_at(&x, n, c, h, w)], out = y.p[t4_at(&y, n, c, h, w)];
-        cr_assert(out == 0.0f || fabsf(out - in / 0.75f) < 1e-6f * fabsf(in), "%g became %g", (double)in,
-                  (double)out);
+        cr_assert(out == 0.0f || fabsf(out - in / 0.75f) < 1e-6f * fabsf(in), "%g became %g",
+                  (double)in, (double)out);
         kept += out != 0.0f;
     }
     cr_assert(abs(kept - total * 3 / 4) < total / 32, "%d of %d kept at rate 0.25", kept, total);
