@@ -5,7 +5,7 @@
 
 #include "chunk_pool.h"
 #include "host_pool.h"
-#include "hosted.h"
+#include "pager.h"
 
 /* ---- lookup ---------------------------------------------------------------------------------- */
 
@@ -401,7 +401,10 @@ static void page_died(struct vm_device *d, uint64_t page)
         pg->flags |= VM_PGF_ORPHAN;
         return;
     }
-    vm_unhost_page(d, page);
+    if (pg->flags & VM_PGF_HOSTED) {
+        vm_pager_bury(d, page);
+        return;
+    }
     if (pg->host != VM_NO) {
         vm_host_slot_give(d, pg->host);
         pg->host = VM_NO;

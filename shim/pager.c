@@ -325,6 +325,13 @@ static bool pump_dead(struct vm_device *d)
     bool moved = false;
     uint64_t page, g;
     while (due(d, &d->dead_wait, &page, &g)) {
+        if (d->pages[page].live == 0 && (d->pages[page].flags & VM_PGF_HOSTED)) {
+            if (!vm_streams_reached(d, g))
+                break;
+            vm_unhost_page(d, page);
+            vm_page_set_state(d, page, VM_PG_EMPTY);
+            forget_host(d, page);
+        }
         enum leaving how = judge(d, page, g);
         if (how == LEAVE_COPY) /* a block moved in meanwhile, and was written: its turn, not this wait's */
             how = LEAVE_CANCEL;
@@ -519,6 +526,11 @@ static uint64_t choose(struct vm_device *d, uint64_t n, bool dead)
             sent++;
     }
     return sent;
+}
+
+void vm_pager_bury(struct vm_device *d, uint64_t page)
+{
+    wait_push(&d->dead_wait, page, d->pages[page].fence_g); /* else it stays until a block is born on it */
 }
 
 uint64_t vm_pager_recycle(struct vm_device *d, uint64_t n)
@@ -812,6 +824,8 @@ int vm_pager_step(struct vm_device *d, uint64_t page, struct vm_stream *s, bool 
             r = start_in(d, page, error);
             return r == 0 ? VM_PAGE_WAIT : r;
         }
+        if ((pg->flags & VM_PGF_HOSTED) && !vm_streams_reached(d, vm_page_touched(d, page)))
+            return VM_PAGE_WAIT;
         vm_unhost_page(d, page);
         vm_page_set_state(d, page, VM_PG_EMPTY);
         forget_host(d, page);

@@ -23,6 +23,8 @@ int vm_pager_in(struct vm_device *d, uint64_t page);
 uint64_t vm_pager_fill(struct vm_device *d, uint64_t page, uint64_t n, uint64_t *most);
 /* Chunks that pages on their way back will need. */
 uint64_t vm_pager_wanted(const struct vm_device *d);
+/* The page died while operations may still use it in host memory: it is unmapped behind them. */
+void vm_pager_bury(struct vm_device *d, uint64_t page);
 /* Sends up to n dead pages away; the number sent. */
 uint64_t vm_pager_recycle(struct vm_device *d, uint64_t n);
 /* Works off what is due; true if anything moved on. */
