@@ -745,6 +745,8 @@ static int call_back(struct vm_device *d, uint64_t page, struct vm_stream *s, CU
         const struct vm_flight *f = &d->out_flight.items[(d->out_flight.head + i) % d->out_flight.cap];
         if (page < f->page || page >= f->page + f->npages)
             continue;
+        if (d->captures > 0) /* a wait would go into the graph */
+            return VM_PAGE_WAIT;
         for (unsigned k = 0; k < d->nstreams; k++)
             if (d->streams[k]->thread && d->streams[k]->thread != s->thread)
                 return VM_PAGE_WAIT;

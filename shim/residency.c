@@ -138,9 +138,23 @@ static CUresult one_round(struct vm_device *d, struct vm_op *op, struct vm_strea
     return CUDA_SUCCESS;
 }
 
+/* A wait on a capturing stream would go into the graph: the host waits instead. */
+static CUresult order_captured(struct vm_device *d, const struct vm_op *op)
+{
+    uint64_t g = 0;
+    for (unsigned i = 0; i < op->nacc; i++)
+        if (d->blocks[op->acc[i].block].fence_g > g)
+            g = d->blocks[op->acc[i].block].fence_g;
+    for (unsigned times = 0; !vm_streams_reached(d, g); times++)
+        pause_unlocked(d, times);
+    return d->broken;
+}
+
 static CUresult order(struct vm_device *d, const struct vm_op *op, struct vm_stream *s)
 {
     CUresult r = CUDA_SUCCESS;
+    if (op->captured)
+        return order_captured(d, op);
     for (unsigned i = 0; i < op->nacc && r == CUDA_SUCCESS; i++)
         r = vm_stream_join(d, s, d->blocks[op->acc[i].block].fence_g);
     return r;
