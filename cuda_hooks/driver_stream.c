@@ -119,14 +119,14 @@ static CUresult begun(CUresult r, CUstream stream, bool per_thread)
 CUresult door_cuStreamBeginCapture(vm_fn_cuStreamBeginCapture real, bool per_thread,
                                    CUstream hStream)
 {
-    vm_rt_capture_soon();
+    vm_rt_capture_soon(vm_stream_of(hStream, per_thread));
     return begun(real(hStream), hStream, per_thread);
 }
 
 CUresult door_cuStreamBeginCapture_v2(vm_fn_cuStreamBeginCapture_v2 real, bool per_thread,
                                       CUstream hStream, CUstreamCaptureMode mode)
 {
-    vm_rt_capture_soon();
+    vm_rt_capture_soon(vm_stream_of(hStream, per_thread));
     return begun(real(hStream, mode), hStream, per_thread);
 }
 
@@ -136,7 +136,7 @@ CUresult door_cuStreamBeginCaptureToGraph(vm_fn_cuStreamBeginCaptureToGraph real
                                           const CUgraphEdgeData *dependencyData,
                                           size_t numDependencies, CUstreamCaptureMode mode)
 {
-    vm_rt_capture_soon();
+    vm_rt_capture_soon(vm_stream_of(hStream, per_thread));
     return begun(real(hStream, hGraph, dependencies, dependencyData, numDependencies, mode),
                  hStream, per_thread);
 }

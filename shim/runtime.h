@@ -153,8 +153,8 @@ void vm_rt_poke(void);
 
 /* ---- capture and graphs ---------------------------------------------------------------------- */
 
-/* A capture is about to begin: what streams have under way can be waited for only from marks left now. */
-void vm_rt_capture_soon(void);
+/* A capture is about to begin on `s`: what streams have under way can be waited for only from marks left now. */
+void vm_rt_capture_soon(CUstream s);
 /* A capture begins on `s` (after success) / ended (`graph` NULL: it was invalidated). While one is open
  * the runtime records and moves nothing by itself. Blocks named in a capture, or by a node of a
  * graph, stay on the device until the graph and all executables made from it are gone. */

@@ -330,7 +330,7 @@ void vm_rt_poke(void)
 {
     note("poke");
 }
-void vm_rt_capture_soon(void)
+void vm_rt_capture_soon(CUstream s)
 {
 }
 
