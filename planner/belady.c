@@ -166,6 +166,19 @@ static int make_room(struct belady *b, uint64_t need, uint32_t k, uint64_t abs)
     return rc;
 }
 
+static bool is_current(void *arg, const struct vm_use_entry *e)
+{
+    const struct belady *b = arg;
+    return b->bu[e->unit].stamp == e->stamp && b->bu[e->unit].res;
+}
+
+/* Entries are left behind at every use; they must not outgrow the units. */
+static void tidy(struct belady *b, struct vm_use_heap *h)
+{
+    if (h->n > 2 * b->u->nunits + 1024)
+        vm_use_heap_filter(h, is_current, b);
+}
+
 static int settle(struct belady *b, struct vm_page_ref ref, uint32_t k, uint64_t abs)
 {
     const struct vm_page_unit *un = &b->u->units[ref.unit];
@@ -274,6 +287,9 @@ static int one_pass(struct belady *b)
             b->bu[b->u->refs[r].unit].res = b->u->units[b->u->refs[r].unit].npages;
         for (uint32_t r = lo; r < hi && !rc; r++)
             rc = settle(b, b->u->refs[r], k, abs);
+        tidy(b, &b->heap);
+        tidy(b, &b->clean);
+        tidy(b, &b->idle);
     }
     b->pass++;
     return rc;

@@ -28,7 +28,7 @@ struct builder {
     size_t ntouches;
     uint32_t *first; /* nblocks + 1 into touches */
     struct part *parts;
-    size_t nparts;
+    size_t nparts, cap_parts;
     struct vm_page_units *out;
     size_t cap_units, cap_uses;
 };
@@ -144,6 +144,12 @@ static int grow(void **p, size_t *cap, size_t need, size_t elem)
     return VM_OK;
 }
 
+static void *shrink(void *p, size_t n, size_t elem)
+{
+    void *q = n ? realloc(p, n * elem) : NULL;
+    return q ? q : p;
+}
+
 static struct vm_page_unit *add_unit(struct builder *b, uint64_t page, uint32_t npages,
                                      uint32_t block)
 {
@@ -253,7 +259,8 @@ static int emit_shared(struct builder *b, size_t lo, size_t hi, uint32_t origin,
             slot[w].key = place_in_life(slot[w].key, origin, n);
             slot[w++].flags &= T_WRITE;
         }
-    qsort(slot, w, sizeof *slot, cmp_touch);
+    if (w)
+        qsort(slot, w, sizeof *slot, cmp_touch);
     for (size_t i = 0; i < w; i++) {
         if (m && slot[m - 1].key == slot[i].key)
             slot[m - 1].flags |= slot[i].flags;
@@ -286,12 +293,15 @@ static int cmp_part(const void *a, const void *b)
     return x->block < y->block ? -1 : x->block > y->block;
 }
 
-static void add_part(struct builder *b, uint64_t page, uint32_t block)
+static int add_part(struct builder *b, uint64_t page, uint32_t block)
 {
     const struct vm_iter_block *blk = &b->it->blocks[block];
 
+    if (grow((void **)&b->parts, &b->cap_parts, b->nparts + 1, sizeof *b->parts))
+        return VM_ENOMEM;
     b->parts[b->nparts++] =
         (struct part){page, block, blk->alloc_op, blk->free_op - blk->alloc_op, block_cyclic(blk)};
+    return VM_OK;
 }
 
 /* Whole pages become units at once; pages filled in part are kept for emit_parts. */
@@ -305,10 +315,10 @@ static int emit_whole(struct builder *b)
         uint64_t first = (lo + pb - 1) / pb, end = hi / pb;
         if (end > first && emit_block(b, i, first, (uint32_t)(end - first)))
             return VM_ENOMEM;
-        if (lo % pb)
-            add_part(b, lo / pb, i);
-        if (hi % pb && (hi / pb != lo / pb || lo % pb == 0))
-            add_part(b, hi / pb, i);
+        if (lo % pb && add_part(b, lo / pb, i))
+            return VM_ENOMEM;
+        if (hi % pb && (hi / pb != lo / pb || lo % pb == 0) && add_part(b, hi / pb, i))
+            return VM_ENOMEM;
     }
     return VM_OK;
 }
@@ -362,7 +372,8 @@ static int emit_page(struct builder *b, size_t lo, size_t hi)
 
 static int emit_parts(struct builder *b)
 {
-    qsort(b->parts, b->nparts, sizeof *b->parts, cmp_part);
+    if (b->nparts)
+        qsort(b->parts, b->nparts, sizeof *b->parts, cmp_part);
     for (size_t i = 0, j; i < b->nparts; i = j) {
         for (j = i + 1; j < b->nparts && b->parts[j].page == b->parts[i].page; j++)
             ;
@@ -445,16 +456,18 @@ int vm_page_units_build(const struct vm_iteration *it, const uint64_t *offsets, 
     if (!rc) {
         fill_touches(&b);
         finish_touches(&b);
-        b.parts = malloc((2 * it->nblocks + 1) * sizeof *b.parts);
-        rc = b.parts ? emit_whole(&b) : VM_ENOMEM;
+        rc = emit_whole(&b);
     }
     if (!rc)
         rc = emit_parts(&b);
-    if (!rc)
-        rc = index_ops(&u, it);
     free(b.parts);
     free(b.touches);
     free(b.first);
+    if (!rc) {
+        u.units = shrink(u.units, u.nunits, sizeof *u.units);
+        u.uses = shrink(u.uses, u.nuses, sizeof *u.uses);
+        rc = index_ops(&u, it);
+    }
     if (rc)
         vm_page_units_fini(&u);
     else

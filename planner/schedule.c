@@ -24,7 +24,9 @@ struct work {
 /* Pages that move as one: fine enough that a part can go while the rest has no room yet. */
 static uint32_t grain_of(const struct work *w)
 {
-    return (uint32_t)(w->capacity / 512 > 1 ? w->capacity / 512 : 1);
+    uint64_t n = w->capacity / (w->u->nuses < 200000 ? 512 : 64);
+
+    return (uint32_t)(n > 1 ? n : 1);
 }
 
 static int add_move(struct work *w, struct vm_move mv)
@@ -70,7 +72,8 @@ int vm_schedule_finish(const struct vm_page_units *u, struct vm_move *moves, siz
         free(back);
         return VM_ENOMEM;
     }
-    qsort(moves, nmoves, sizeof *moves, cmp_moves);
+    if (nmoves)
+        qsort(moves, nmoves, sizeof *moves, cmp_moves);
     for (size_t i = 0; i < nmoves; i++) {
         struct vm_move *mv = &moves[i];
         size_t gap = mv->use == VM_NONE ? u->nuses + mv->unit : mv->use;
@@ -308,7 +311,8 @@ static int place_evictions(struct work *w, const double *end_ns)
 
     for (size_t i = 0; i < w->nev; i++)
         w->ev[i].release = w->ev[i].use == VM_NONE ? 0 : w->u->uses[w->ev[i].use].op;
-    qsort(w->ev, w->nev, sizeof *w->ev, cmp_release);
+    if (w->nev)
+        qsort(w->ev, w->nev, sizeof *w->ev, cmp_release);
     while (!rc && (next < w->nev || ready.n)) {
         if (end_ns && !ready.n && next < w->nev && t < end_ns[w->ev[next].release])
             t = end_ns[w->ev[next].release];

@@ -582,6 +582,12 @@ static bool ready(struct sim *s, uint32_t k)
     return ok && !s->waiting_room;
 }
 
+static bool is_current(void *arg, const struct vm_use_entry *e)
+{
+    const struct sim *s = arg;
+    return s->su[e->unit].stamp == e->stamp && s->su[e->unit].res;
+}
+
 static void issue(struct sim *s, uint32_t k)
 {
     s->host += s->m->call_ns;
@@ -610,6 +616,8 @@ static void issue(struct sim *s, uint32_t k)
         if (vm_use_heap_push(&s->heap, key, ref.unit, ++x->stamp))
             s->failed = true;
     }
+    if (s->heap.n > 2 * s->u->nunits + 1024) /* stale entries must not outgrow the units */
+        vm_use_heap_filter(&s->heap, is_current, s);
     double start = s->host > s->last_end ? s->host : s->last_end;
     s->last_end = start + (double)s->u->dur_ns[k];
     s->end_at[s->issued % RUN_AHEAD] = s->last_end;

@@ -29,13 +29,9 @@ int vm_use_heap_push(struct vm_use_heap *h, uint64_t key, uint32_t unit, uint32_
     return VM_OK;
 }
 
-bool vm_use_heap_pop(struct vm_use_heap *h, struct vm_use_entry *out)
+/* Puts e at i or below, where it belongs. */
+static void sink(struct vm_use_heap *h, size_t i, struct vm_use_entry e)
 {
-    if (!h->n)
-        return false;
-    *out = h->e[0];
-    struct vm_use_entry e = h->e[--h->n];
-    size_t i = 0;
     for (;;) {
         size_t c = 2 * i + 1;
         if (c >= h->n)
@@ -47,9 +43,31 @@ bool vm_use_heap_pop(struct vm_use_heap *h, struct vm_use_entry *out)
         h->e[i] = h->e[c];
         i = c;
     }
+    h->e[i] = e;
+}
+
+bool vm_use_heap_pop(struct vm_use_heap *h, struct vm_use_entry *out)
+{
+    if (!h->n)
+        return false;
+    *out = h->e[0];
+    struct vm_use_entry e = h->e[--h->n];
     if (h->n)
-        h->e[i] = e;
+        sink(h, 0, e);
     return true;
+}
+
+void vm_use_heap_filter(struct vm_use_heap *h, bool (*keep)(void *arg, const struct vm_use_entry *e),
+                        void *arg)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < h->n; i++)
+        if (keep(arg, &h->e[i]))
+            h->e[n++] = h->e[i];
+    h->n = n;
+    for (size_t i = n / 2; i-- > 0;)
+        sink(h, i, h->e[i]);
 }
 
 void vm_use_heap_fini(struct vm_use_heap *h)

@@ -22,6 +22,9 @@ struct vm_use_heap {
 int vm_use_heap_push(struct vm_use_heap *h, uint64_t key, uint32_t unit, uint32_t stamp);
 /* Takes the entry with the largest key (of equal keys the lowest unit); false when empty. */
 bool vm_use_heap_pop(struct vm_use_heap *h, struct vm_use_entry *out);
+/* Keeps only entries for which keep(arg, entry) is true: call it when stale ones may outnumber the rest. */
+void vm_use_heap_filter(struct vm_use_heap *h, bool (*keep)(void *arg, const struct vm_use_entry *e),
+                        void *arg);
 void vm_use_heap_fini(struct vm_use_heap *h);
 
 #endif
