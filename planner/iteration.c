@@ -20,6 +20,7 @@ struct window {
     size_t samples_to;
     bool whole;         /* the trace is the iteration: nothing wraps */
     uint32_t *block_of; /* trace block -> iteration block           */
+    bool *lone;         /* trace block that wraps, without an older instance in the window */
 };
 
 static int fail(struct vm_error *why, const char *format, ...)
@@ -36,6 +37,7 @@ static void window_fini(struct window *w)
     free(w->op_event);
     free(w->ops_before);
     free(w->block_of);
+    free(w->lone);
 }
 
 /* Indexes the ops of the trace. *nops gets their number. */
@@ -45,7 +47,8 @@ static int window_init(struct window *w, const struct vm_trace *t, size_t *nops)
     w->op_event = malloc((t->nevents + 1) * sizeof *w->op_event);
     w->ops_before = malloc((t->nevents + 1) * sizeof *w->ops_before);
     w->block_of = malloc((t->nblocks + 1) * sizeof *w->block_of);
-    if (!w->op_event || !w->ops_before || !w->block_of) {
+    w->lone = calloc(t->nblocks + 1, sizeof *w->lone);
+    if (!w->op_event || !w->ops_before || !w->block_of || !w->lone) {
         window_fini(w);
         return VM_ENOMEM;
     }
@@ -72,36 +75,36 @@ static size_t gap_start(const struct window *w, size_t position)
     return position ? (size_t)w->op_event[position - 1] + 1 : 0;
 }
 
-/* Puts the boundary where the live bytes are least, in the last period but one, and the end at the
- * matching place one period later. */
+/* Puts the end of the window where the live bytes are least in the last period, at the last such
+ * place, and its beginning at the matching place one period earlier: the later, the farther from
+ * whatever the first iteration did otherwise. */
 static void choose_boundary(struct window *w, size_t end, size_t period)
 {
     const struct vm_trace *t = w->t;
-    size_t low_op = end - 2 * period, high_op = end - period - 1;
-    size_t first = gap_start(w, low_op), last = w->op_event[high_op];
+    size_t first = gap_start(w, end - period), last = w->op_event[end - 1];
     uint64_t live = 0, least = UINT64_MAX;
     for (size_t b = 0; b < t->nblocks; b++)
         if (t->blocks[b].alloc_event == VM_NONE)
             live += t->blocks[b].size;
     for (size_t i = 0; i <= last; i++) {
         const struct vm_event *e = &t->events[i];
-        if (i >= first && live < least) {
+        if (i >= first && live <= least) {
             least = live;
-            w->from = i;
+            w->to = i;
         }
         if (e->kind == VM_EV_ALLOC)
             live += t->blocks[e->block].size;
         else if (e->kind == VM_EV_FREE)
             live -= t->blocks[e->block].size;
     }
-    w->first_op = w->ops_before[w->from];
+    w->first_op = w->ops_before[w->to] - period;
     w->nops = period;
     size_t changes = 0;
-    for (size_t i = gap_start(w, w->first_op); i < w->from; i++)
+    for (size_t i = gap_start(w, w->first_op + period); i < w->to; i++)
         changes += changes_memory(&t->events[i]);
-    w->to = gap_start(w, w->first_op + period);
-    while (changes && t->events[w->to].kind != VM_EV_OP)
-        changes -= changes_memory(&t->events[w->to++]);
+    w->from = gap_start(w, w->first_op);
+    while (changes && t->events[w->from].kind != VM_EV_OP)
+        changes -= changes_memory(&t->events[w->from++]);
 }
 
 /* Is the block alive just before event `at`? */
@@ -192,7 +195,7 @@ static void join(const struct window *w, struct vm_iteration *it, struct instanc
     *nyoung = left_young;
 }
 
-static void join_instances(const struct window *w, struct vm_iteration *it, struct instance *old,
+static void join_instances(struct window *w, struct vm_iteration *it, struct instance *old,
                            size_t nold, struct instance *young, size_t nyoung)
 {
     if (!w->whole) {
@@ -209,10 +212,12 @@ static void join_instances(const struct window *w, struct vm_iteration *it, stru
         uint32_t gone = w->t->blocks[young[j].block].free_event;
         b->free_op = w->whole ? (uint32_t)w->nops : (uint32_t)w->nops + b->alloc_op;
         if (!w->whole && gone != VM_NONE && gone >= w->to &&
-            w->ops_before[gone] - w->first_op < b->free_op)
+            w->ops_before[gone] - w->first_op <= 2 * w->nops)
             b->free_op = (uint32_t)(w->ops_before[gone] - w->first_op);
         if (b->free_op <= w->nops) /* freed between the last op and the next one's first */
             b->flags &= ~(uint32_t)VM_BLK_WRAPS;
+        else
+            w->lone[young[j].block] = true;
     }
     for (size_t i = 0; i < it->nblocks; i++) { /* allocated after the last op: the next one's */
         struct vm_iter_block *b = &it->blocks[i];
@@ -224,7 +229,7 @@ static void join_instances(const struct window *w, struct vm_iteration *it, stru
     }
 }
 
-static int collect_blocks(const struct window *w, struct vm_iteration *it)
+static int collect_blocks(struct window *w, struct vm_iteration *it)
 {
     const struct vm_trace *t = w->t;
     struct instance *old = malloc((t->nblocks + 1) * sizeof *old);
@@ -302,26 +307,73 @@ static bool is_older(const struct window *w, const struct vm_iteration *it, uint
     return (b->flags & VM_BLK_WRAPS) && b->trace_block != trace_block;
 }
 
-static int collect_ops(const struct window *w, struct vm_iteration *it)
+/* Where each block stands among the accesses of the op being made. */
+struct merging {
+    uint32_t *op;    /* last op that named the block */
+    uint32_t *place; /* and its access               */
+};
+
+static void add_access(struct vm_iteration *it, struct merging *m, uint32_t op, struct vm_access a)
+{
+    struct vm_access *first = &it->accesses[m->place[a.block]];
+    if (m->op[a.block] == op && first->reserved == a.reserved) {
+        first->mode = vm_mode_merge(first->mode, a.mode);
+        if (first->role == VM_ROLE_NONE)
+            first->role = a.role;
+        return;
+    }
+    m->op[a.block] = op;
+    m->place[a.block] = (uint32_t)it->naccesses;
+    it->accesses[it->naccesses++] = a;
+}
+
+/* The accesses of op j, those to older instances marked in `reserved`. An older instance that is
+ * not in the window shows itself one period later, as the use of a block that was young in it. */
+static void add_accesses(const struct window *w, struct vm_iteration *it, struct merging *m,
+                         size_t j)
 {
     const struct vm_trace *t = w->t;
-    size_t most = 0;
-    for (size_t j = 0; j < w->nops; j++)
-        most += t->events[w->op_event[w->first_op + j]].nacc;
-    it->ops = malloc((w->nops + 1) * sizeof *it->ops);
-    it->accesses = malloc((most + 1) * sizeof *it->accesses);
-    uint32_t *last_op = malloc((it->nblocks + 1) * sizeof *last_op);
-    uint32_t *place = malloc((it->nblocks + 1) * sizeof *place);
-    if (!it->ops || !it->accesses || !last_op || !place) {
-        free(last_op);
-        free(place);
-        return VM_ENOMEM;
+    size_t later = w->first_op + w->nops + j;
+    const struct vm_event *e = &t->events[w->op_event[w->first_op + j]];
+    for (uint32_t k = 0; k < e->nacc; k++) {
+        struct vm_access a = t->accesses[e->acc + k];
+        a.reserved = is_older(w, it, a.block);
+        a.block = w->block_of[a.block];
+        add_access(it, m, (uint32_t)j, a);
     }
-    memset(last_op, 0xff, (it->nblocks + 1) * sizeof *last_op);
-    memset(place, 0, (it->nblocks + 1) * sizeof *place);
-    for (size_t j = 0; j < w->nops; j++) {
+    if (w->whole || later >= w->samples_to)
+        return;
+    e = &t->events[w->op_event[later]];
+    for (uint32_t k = 0; k < e->nacc; k++) {
+        struct vm_access a = t->accesses[e->acc + k];
+        if (!w->lone[a.block])
+            continue;
+        a.reserved = 1;
+        a.block = w->block_of[a.block];
+        add_access(it, m, (uint32_t)j, a);
+    }
+}
+
+static size_t most_accesses(const struct window *w)
+{
+    size_t most = 0;
+    for (size_t q = w->first_op; q < w->first_op + 2 * w->nops && q < w->samples_to; q++)
+        most += w->t->events[w->op_event[q]].nacc;
+    return most;
+}
+
+static int collect_ops(const struct window *w, struct vm_iteration *it)
+{
+    it->ops = malloc((w->nops + 1) * sizeof *it->ops);
+    it->accesses = malloc((most_accesses(w) + 1) * sizeof *it->accesses);
+    struct merging m = {.op = malloc((it->nblocks + 1) * sizeof *m.op),
+                        .place = calloc(it->nblocks + 1, sizeof *m.place)};
+    bool ok = it->ops && it->accesses && m.op && m.place;
+    if (ok)
+        memset(m.op, 0xff, (it->nblocks + 1) * sizeof *m.op);
+    for (size_t j = 0; ok && j < w->nops; j++) {
         uint32_t event = w->op_event[w->first_op + j];
-        const struct vm_event *e = &t->events[event];
+        const struct vm_event *e = &w->t->events[event];
         struct vm_iter_op *op = &it->ops[it->nops++];
         *op = (struct vm_iter_op){.sig = e->sig,
                                   .dur_ns = median_time(w, j),
@@ -332,25 +384,23 @@ static int collect_ops(const struct window *w, struct vm_iteration *it)
                                   .kind = e->op_kind,
                                   .layer = e->layer,
                                   .flags = e->flags};
-        for (uint32_t k = 0; k < e->nacc; k++) {
-            struct vm_access a = t->accesses[e->acc + k];
-            a.reserved = is_older(w, it, a.block);
-            a.block = w->block_of[a.block];
-            struct vm_access *first = &it->accesses[place[a.block]];
-            if (last_op[a.block] == j && first->reserved == a.reserved) {
-                first->mode = vm_mode_merge(first->mode, a.mode);
-                if (first->role == VM_ROLE_NONE)
-                    first->role = a.role;
-                continue;
-            }
-            last_op[a.block] = (uint32_t)j;
-            place[a.block] = (uint32_t)it->naccesses;
-            it->accesses[it->naccesses++] = a;
-        }
+        add_accesses(w, it, &m, j);
         op->nacc = (uint32_t)it->naccesses - op->acc;
     }
-    free(last_op);
-    free(place);
+    free(m.op);
+    free(m.place);
+    return ok ? VM_OK : VM_ENOMEM;
+}
+
+static int add_memory(struct vm_iteration *it, size_t *cap, uint32_t op, uint32_t block,
+                      bool is_free)
+{
+    if (VM_GROW(it->mem, *cap, it->nmem + 1) < 0)
+        return VM_ENOMEM;
+    size_t at = it->nmem++;
+    for (; at > 0 && it->mem[at - 1].op > op; at--)
+        it->mem[at] = it->mem[at - 1];
+    it->mem[at] = (struct vm_iter_mem){.op = op, .block = block, .is_free = is_free};
     return VM_OK;
 }
 
@@ -359,13 +409,17 @@ static int collect_memory(const struct window *w, struct vm_iteration *it)
     size_t cap = 0;
     for (size_t i = w->from; i < w->to; i++) {
         const struct vm_event *e = &w->t->events[i];
-        if (!changes_memory(e))
-            continue;
-        if (VM_GROW(it->mem, cap, it->nmem + 1) < 0)
+        if (changes_memory(e) && add_memory(it, &cap, op_at(w, (uint32_t)i), w->block_of[e->block],
+                                            e->kind == VM_EV_FREE) < 0)
             return VM_ENOMEM;
-        it->mem[it->nmem++] = (struct vm_iter_mem){.op = op_at(w, (uint32_t)i),
-                                                   .block = w->block_of[e->block],
-                                                   .is_free = e->kind == VM_EV_FREE};
+    }
+    /* frees of older instances that are not in the window, where the younger ones were freed */
+    for (uint32_t i = 0; i < it->nblocks; i++) {
+        const struct vm_iter_block *b = &it->blocks[i];
+        if (w->lone[b->trace_block] && w->t->blocks[b->trace_block].free_event != VM_NONE &&
+            b->free_op >= w->nops &&
+            add_memory(it, &cap, b->free_op - (uint32_t)w->nops, i, true) < 0)
+            return VM_ENOMEM;
     }
     return VM_OK;
 }

@@ -1,5 +1,6 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "iteration.h"
@@ -107,15 +108,22 @@ static void expect_gaps(const struct vm_iteration *it, const struct vm_liveness 
 static void expect_memory_order(const struct vm_iteration *it)
 {
     uint32_t ordinal = 0, op = 0;
+    unsigned *frees = calloc(it->nblocks + 1, sizeof *frees);
     for (size_t i = 0; i < it->nmem; i++) {
         const struct vm_iter_mem *m = &it->mem[i];
         cr_assert_lt(m->block, it->nblocks);
         cr_assert_geq(m->op, op);
         cr_assert_leq(m->op, it->nops);
         op = m->op;
-        if (!m->is_free)
+        if (m->is_free)
+            cr_assert_eq(++frees[m->block], 1);
+        else
             cr_assert_eq(it->blocks[m->block].alloc_ordinal, ordinal++);
     }
+    for (size_t b = 0; b < it->nblocks; b++)
+        cr_assert_eq(frees[b], it->blocks[b].flags & VM_BLK_PERSISTENT ? 0 : 1,
+                     "block %zu of %zu is freed %u times", b, it->nblocks, frees[b]);
+    free(frees);
 }
 
 Test(iteration, drawn_programs_agree_with_a_walk_over_the_trace, .timeout = 120)
@@ -229,6 +237,34 @@ Test(iteration, a_block_that_meets_its_successor_doubles_the_iteration)
     vm_iteration_fini(&it);
     free(runs);
     vm_trace_fini(&t);
+}
+
+/* Two iterations are all there is, and the first has no older input to free: what the second frees
+ * belongs to the block that the first allocated. */
+Test(iteration, two_iterations_are_enough)
+{
+    for (unsigned seed = 0; seed < 60; seed++) {
+        struct program p;
+        struct vm_trace t = {0};
+        struct vm_iteration it;
+        struct vm_liveness l;
+        program_draw(&p, seed);
+        p.steps = p.accumulate = 1;
+        p.iterations = 2;
+        p.first_differs = p.unknown_maps = false;
+        p.rebinds = true;
+        iteration_of(&p, &t, &it);
+        cr_assert_eq(vm_liveness_build(&it, &l), VM_OK);
+        expect_live_curve(&it, &l);
+        expect_memory_order(&it);
+        cr_assert_eq(it.periods, 2, "seed %u: an input meets the next", seed);
+        for (size_t b = 0; b < it.nblocks; b++)
+            if (it.blocks[b].alloc_ordinal != VM_NONE) /* not the one from before the loop */
+                cr_assert_geq(l.first_use[b + 1] - l.first_use[b], 2, "a use is missing");
+        vm_liveness_fini(&l);
+        vm_iteration_fini(&it);
+        vm_trace_fini(&t);
+    }
 }
 
 /* A block that crosses every place but is gone before its successor comes wraps, once. */
