@@ -53,8 +53,8 @@ CUresult door_cuMemcpy(vm_fn_cuMemcpy real, bool per_thread, CUdeviceptr dst, CU
 {
     struct vm_op op;
     CUresult r;
-    const struct copy c = {dst, src, ByteCount, NULL, per_thread, true};
     enum vm_op_kind kind = direction(dst, src);
+    const struct copy c = {dst, src, ByteCount, NULL, per_thread, kind != VM_OP_COPY_DTOD};
     if (kind == VM_OP_COPY_HTOD || kind == VM_OP_OTHER)
         vm_copy_escape_unknown(src, ByteCount);
     describe(&op, &c, kind);

@@ -159,6 +159,8 @@ static void copies(void)
     EXPECT("dtod - b1:r/0 b0:wt/0;after 0;");
     OK(cuMemcpy(a, (CUdeviceptr)host, 128));
     EXPECT("htod - blocking b0:w/0;after 0;");
+    OK(cuMemcpy(a, b, 128)); /* on the device: the host goes on */
+    EXPECT("dtod - b1:r/0 b0:w/0;after 0;");
     OK(cuMemcpyAsync((CUdeviceptr)host, a, 128, stream));
     EXPECT("dtoh - visible b0:r/0;after 0;");
     CUDA_MEMCPY2D k = {.srcMemoryType = CU_MEMORYTYPE_HOST,
