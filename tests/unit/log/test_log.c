@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -115,11 +114,12 @@ Test(log, long_lines_are_cut_and_end_with_a_newline)
 /* The program closes all descriptors it does not know and opens a file of its own. */
 Test(log, never_writes_into_a_file_that_took_its_number)
 {
-    char log_path[] = "/tmp/vmem-log-XXXXXX", own_path[] = "/tmp/vmem-own-XXXXXX", text[64];
-    int fd = mkstemp(log_path), err[2];
+    char text[64];
+    FILE *log_file = tmpfile(), *own_file = tmpfile();
+    cr_assert(log_file && own_file);
+    int fd = fileno(log_file), own = fileno(own_file), err[2];
     vm_log_configure(VM_LOG_DEBUG, fd);
     vm_log(DRIVER_FOUND, "one");
-    int own = mkstemp(own_path);
     cr_assert_eq(dup2(own, fd), fd);
     cr_assert_eq(pipe(err), 0);
     int saved = dup(2);
@@ -129,8 +129,8 @@ Test(log, never_writes_into_a_file_that_took_its_number)
     close(err[1]);
     cr_assert_eq(lseek(own, 0, SEEK_END), 0, "the program's file was written to");
     cr_assert_gt(read(err[0], text, sizeof text), 0, "the line is lost");
-    unlink(log_path);
-    unlink(own_path);
+    fclose(own_file);
+    fclose(log_file);
 }
 
 static void *writer(void *arg)
