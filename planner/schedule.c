@@ -469,7 +469,7 @@ struct best {
 
 static bool good_enough(const struct best *b)
 {
-    return b->have && b->s.sim.iteration_ns <= 1.0005 * b->s.sim.compute_ns;
+    return b->have && b->s.sim.iteration_ns <= 1.001 * b->s.sim.compute_ns;
 }
 
 /* Makes a schedule from *c and keeps it if it beats the best. */

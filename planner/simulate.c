@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim_queue.h"
 #include "use_heap.h"
 
 #define RUN_AHEAD 1024u /* ops a host may have issued that the device has not finished */
@@ -23,30 +24,10 @@ struct sim_unit {
     bool dead;       /* contents dead; pages still attached are the pool's to reclaim      */
 };
 
-struct request {
-    uint32_t unit, npages, use, move;
-    uint64_t need; /* absolute op */
-};
-
-struct queue {
-    struct request *r;
-    size_t head, tail, cap;
-};
-
 struct engine {
     bool busy;
     double rem_bytes, fixed_ns; /* what is left of the copy in flight */
-    struct request job;         /* npages = pages of this copy        */
-};
-
-/* Copies that ended on the device and wait for the host to map or unmap. */
-struct done {
-    double at;
-    uint32_t unit, npages, move;
-};
-struct done_queue {
-    struct done *d;
-    size_t head, tail, cap;
+    struct vm_sim_request job;         /* npages = pages of this copy        */
 };
 
 struct sim {
@@ -66,8 +47,8 @@ struct sim {
     double *end_at; /* ring over RUN_AHEAD ops */
     uint64_t issued, finished; /* absolute ops */
     double last_end;
-    struct queue out, in, urgent;
-    struct done_queue out_done, in_done;
+    struct vm_sim_requests out, in, urgent;
+    struct vm_sim_dones out_done, in_done;
     struct engine eo, ei;
     struct vm_use_heap heap;
     struct vm_use_entry *kept; /* entries passed over in one search */
@@ -90,46 +71,16 @@ static uint64_t capacity_of(const struct vm_page_units *u, const struct vm_machi
 
 /* ---- queues ---------------------------------------------------------------------------------*/
 
-static void push(struct sim *s, struct queue *q, struct request r)
+static void push(struct sim *s, struct vm_sim_requests *q, struct vm_sim_request r)
 {
-    if (q->tail == q->cap) {
-        if (q->head > q->cap / 2) {
-            memmove(q->r, q->r + q->head, (q->tail - q->head) * sizeof *q->r);
-            q->tail -= q->head;
-            q->head = 0;
-        } else {
-            size_t n = q->cap ? 2 * q->cap : 64;
-            struct request *p = realloc(q->r, n * sizeof *p);
-            if (!p) {
-                s->failed = true;
-                return;
-            }
-            q->r = p;
-            q->cap = n;
-        }
-    }
-    q->r[q->tail++] = r;
+    if (vm_sim_requests_push(q, r))
+        s->failed = true;
 }
 
-static void push_done(struct sim *s, struct done_queue *q, struct done d)
+static void push_done(struct sim *s, struct vm_sim_dones *q, struct vm_sim_done d)
 {
-    if (q->tail == q->cap) {
-        if (q->head > q->cap / 2) {
-            memmove(q->d, q->d + q->head, (q->tail - q->head) * sizeof *q->d);
-            q->tail -= q->head;
-            q->head = 0;
-        } else {
-            size_t n = q->cap ? 2 * q->cap : 64;
-            struct done *p = realloc(q->d, n * sizeof *p);
-            if (!p) {
-                s->failed = true;
-                return;
-            }
-            q->d = p;
-            q->cap = n;
-        }
-    }
-    q->d[q->tail++] = d;
+    if (vm_sim_dones_push(q, d))
+        s->failed = true;
 }
 
 /* ---- chunks ---------------------------------------------------------------------------------*/
@@ -319,7 +270,7 @@ static void advance_to(struct sim *s, double t)
     }
 }
 
-static void start_copy(struct sim *s, struct engine *e, struct request job)
+static void start_copy(struct sim *s, struct engine *e, struct vm_sim_request job)
 {
     e->busy = true;
     e->rem_bytes = (double)job.npages * (double)s->u->page_bytes;
@@ -330,7 +281,7 @@ static void start_copy(struct sim *s, struct engine *e, struct request job)
 static void start_out(struct sim *s)
 {
     while (!s->eo.busy && s->out.head < s->out.tail) {
-        struct request *r = &s->out.r[s->out.head];
+        struct vm_sim_request *r = &s->out.r[s->out.head];
         struct sim_unit *x = &s->su[r->unit];
         uint32_t can = x->res - x->leaving;
         uint32_t n = r->npages < can ? r->npages : can;
@@ -342,14 +293,14 @@ static void start_out(struct sim *s)
         uint32_t total = s->u->units[r->unit].npages;
         uint32_t top = x->res - x->leaving; /* pages [top - n, top) go next */
         uint32_t dirty_end = total - x->clean;
-        struct request job = *r;
+        struct vm_sim_request job = *r;
         if (top > dirty_end) { /* a valid copy exists: only unmap */
             job.npages = top - dirty_end < n ? top - dirty_end : n;
             x->leaving += job.npages;
             x->queued -= job.npages;
             r->npages -= job.npages;
             push_done(s, &s->out_done,
-                      (struct done){s->now, job.unit, job.npages, job.move});
+                      (struct vm_sim_done){s->now, job.unit, job.npages, job.move});
             continue;
         }
         job.npages = n < s->opt.batch_pages ? n : s->opt.batch_pages;
@@ -362,7 +313,7 @@ static void start_out(struct sim *s)
 
 /* Room for a fetch: while the host stands before an op that lacks chunks for new contents, a later
  * op's fetch must not take them. */
-static bool may_fetch(const struct sim *s, const struct request *r)
+static bool may_fetch(const struct sim *s, const struct vm_sim_request *r)
 {
     return !s->waiting_room || r->need <= s->waiting_op;
 }
@@ -370,10 +321,10 @@ static bool may_fetch(const struct sim *s, const struct request *r)
 static void start_in(struct sim *s)
 {
     while (!s->ei.busy) {
-        struct queue *q = s->urgent.head < s->urgent.tail ? &s->urgent : &s->in;
+        struct vm_sim_requests *q = s->urgent.head < s->urgent.tail ? &s->urgent : &s->in;
         if (q->head == q->tail)
             return;
-        struct request *r = &q->r[q->head];
+        struct vm_sim_request *r = &q->r[q->head];
         struct sim_unit *x = &s->su[r->unit];
         uint32_t total = s->u->units[r->unit].npages;
         uint32_t lack = x->dead ? 0 : total - x->res - x->coming;
@@ -396,7 +347,7 @@ static void start_in(struct sim *s)
         if (n > s->opt.batch_pages)
             n = s->opt.batch_pages;
         take_chunks(s, n);
-        struct request job = *r;
+        struct vm_sim_request job = *r;
         job.npages = n;
         r->npages -= n;
         if (q == &s->in)
@@ -419,7 +370,7 @@ static void kick(struct sim *s)
 
 static void finish_out(struct sim *s)
 {
-    struct done d = s->out_done.d[s->out_done.head++];
+    struct vm_sim_done d = s->out_done.d[s->out_done.head++];
     struct sim_unit *x = &s->su[d.unit];
     uint32_t total = s->u->units[d.unit].npages;
 
@@ -453,7 +404,7 @@ static void enlist(struct sim *s, uint32_t unit)
 
 static void finish_in(struct sim *s)
 {
-    struct done d = s->in_done.d[s->in_done.head++];
+    struct vm_sim_done d = s->in_done.d[s->in_done.head++];
     struct sim_unit *x = &s->su[d.unit];
 
     x->coming -= d.npages;
@@ -464,7 +415,7 @@ static void finish_in(struct sim *s)
 
 static void ask_out(struct sim *s, uint32_t unit, uint32_t npages, uint32_t move)
 {
-    push(s, &s->out, (struct request){unit, npages, s->su[unit].use, move, 0});
+    push(s, &s->out, (struct vm_sim_request){unit, npages, s->su[unit].use, move, 0});
     s->su[unit].queued += npages;
 }
 
@@ -515,7 +466,7 @@ static bool step(struct sim *s, double until)
     advance_to(s, t);
     if (copy <= seen) {
         struct engine *e = t_out <= t_in ? &s->eo : &s->ei;
-        struct done d = {t, e->job.unit, e->job.npages, e->job.move};
+        struct vm_sim_done d = {t, e->job.unit, e->job.npages, e->job.move};
         e->busy = false;
         if (e == &s->eo) {
             s->out_pages += d.npages;
@@ -570,7 +521,7 @@ static bool ready(struct sim *s, uint32_t k)
             uint32_t lack = un->npages - x->res - x->coming;
             if (x->leaving || lack)
                 push(s, &s->urgent,
-                     (struct request){ref.unit, lack + x->leaving, ref.use, VM_NONE, s->issued});
+                     (struct vm_sim_request){ref.unit, lack + x->leaving, ref.use, VM_NONE, s->issued});
         } else {
             if (x->leaving || x->coming)
                 ok = false;
@@ -630,7 +581,7 @@ static void issue(struct sim *s, uint32_t k)
             continue;
         s->su[mv->unit].asked += mv->npages;
         push(s, &s->in,
-             (struct request){mv->unit, mv->npages, mv->use, i, s->issued - 1 - k + mv->need_op});
+             (struct vm_sim_request){mv->unit, mv->npages, mv->use, i, s->issued - 1 - k + mv->need_op});
     }
 }
 
