@@ -145,7 +145,7 @@ static void consider_gap(struct scan *sc, uint64_t cursor, uint64_t end)
  * two rare cases (a gap that is large enough, an item with gaps). */
 static void scan_list(struct scan *sc, const struct list *l)
 {
-    const struct placed *r = l->at, *end = l->at + l->n;
+    const struct placed *r = l->at, *end = l->n ? l->at + l->n : r;
     const uint32_t lo = sc->x->lo, hi = sc->x->hi;
     const int simple = sc->x->spans == 1;
     const uint64_t size = sc->size;
