@@ -207,7 +207,7 @@ static int rounded_live(const struct vm_pack_problem *p, struct vm_pack_item *it
 
 struct scale_result {
     double pack, place, schedule, q; /* seconds */
-    long kib_before, kib_place, kib_after;
+    long kib_before, kib_pack, kib_place, kib_after;
     uint64_t height, live, pool, rounded; /* packed and live; paged pool and live in whole pages */
 };
 
@@ -224,15 +224,16 @@ static int measure_scale(const struct vm_iteration *it, struct vm_pack_item *ite
     double start = now();
     int status = vm_pack_fast(&p, &opt, offsets, &res, why);
     r->pack = now() - start;
+    r->kib_pack = peak_kib();
     if (status == VM_OK)
         status = vm_verify_packing(&p, offsets, 0, &r->height, why);
     if (status)
         return status;
     r->live = res.max_live;
-    r->kib_place = peak_kib();
     start = now();
     status = vm_place(it, &m, 0, offsets, &r->pool, why);
     r->place = now() - start;
+    r->kib_place = peak_kib();
     start = now();
     if (status == VM_OK)
         status = plan_schedule(it, &m, offsets, why);
@@ -260,8 +261,10 @@ static int run_scale(const char *kind, size_t n)
         printf("{\"items\": %zu, \"ops\": %zu, \"pack_seconds\": %.6f, \"place_seconds\": %.6f, "
                "\"schedule_seconds\": %.6f, \"height\": %" PRIu64 ", \"max_live\": %" PRIu64
                ", \"pool_bytes\": %" PRIu64 ", \"rounded_live\": %" PRIu64
-               ", \"q\": %.6f, \"pack_bytes_per_block\": %.1f, \"bytes_per_block\": %.1f}\n",
+               ", \"q\": %.6f, \"pack_bytes_per_block\": %.1f, \"place_bytes_per_block\": %.1f, "
+               "\"bytes_per_block\": %.1f}\n",
                it.nblocks, it.nops, r.pack, r.place, r.schedule, r.height, r.live, r.pool, r.rounded, r.q,
+               (double)(r.kib_pack - r.kib_before) * 1024 / (double)it.nblocks,
                (double)(r.kib_place - r.kib_before) * 1024 / (double)it.nblocks,
                (double)(r.kib_after - r.kib_before) * 1024 / (double)it.nblocks);
     free(items);
