@@ -9,6 +9,8 @@
 #include "slack_tree.h"
 #include "use_heap.h"
 
+#define LARGE_USES 200000 /* above it a simulation takes long: fewer are made */
+
 struct work {
     const struct vm_page_units *u;
     const struct vm_machine *m;
@@ -24,7 +26,7 @@ struct work {
 /* Pages that move as one: fine enough that a part can go while the rest has no room yet. */
 static uint32_t grain_of(const struct work *w)
 {
-    uint64_t n = w->capacity / (w->u->nuses < 200000 ? 512 : 64);
+    uint64_t n = w->capacity / (w->u->nuses < LARGE_USES ? 512 : 64);
 
     return (uint32_t)(n > 1 ? n : 1);
 }
@@ -506,7 +508,9 @@ static int try_rules(const struct vm_page_units *u, const struct vm_machine *m, 
 {
     static const double floats[] = {0, 0.005, 0.01, 0.02, 0.04, 0.08};
     uint64_t work = vm_page_units_work(u, NULL), last = UINT64_MAX;
-    size_t n = opt->effort ? sizeof floats / sizeof floats[0] : 1;
+    bool large = u->nuses > LARGE_USES;
+    size_t n = !opt->effort ? 1 : large ? 2 : sizeof floats / sizeof floats[0];
+    unsigned rounds = opt->effort && !large ? 3 : 1;
 
     for (size_t i = 0; i < n; i++) {
         uint64_t fl = opt->float_pages + (uint64_t)(floats[i] * (double)total);
@@ -517,7 +521,7 @@ static int try_rules(const struct vm_page_units *u, const struct vm_machine *m, 
         for (int rule = VM_BELADY_FARTHEST; rule <= VM_BELADY_IDLE; rule++) {
             struct choice c = {.usable = usable, .rule = (enum vm_belady_rule)rule};
             bool improved;
-            int rc = try_choice(u, m, total, &c, opt->effort ? 3 : 1, b, &improved);
+            int rc = try_choice(u, m, total, &c, rounds, b, &improved);
             if (rc && !b->have)
                 return rc;
             if (!opt->effort || good_enough(b))
