@@ -201,8 +201,11 @@ with tempfile.TemporaryDirectory(prefix="vmem-bench-") as TMP:
     for NAME, NET, ARGS in NETWORKS:
         if opt.network in (None, NAME):
             BASE = base_of(NAME, NET, ARGS)
-            ROWS += [policy_row(NAME, NET, ARGS, p, BASE, TMP)
-                     for p in POLICIES if opt.policy in (None, p)]
+            for POLICY in POLICIES:
+                if opt.policy in (None, POLICY):
+                    ROWS.append(policy_row(NAME, NET, ARGS, POLICY, BASE, TMP))
+                    print(f"{NAME} {POLICY}: slowdown {ROWS[-1].get('slowdown', float('nan')):.4f}",
+                          file=sys.stderr, flush=True)
 print("simulated; the average is of the plan")
 benchlib.table(ROWS, COLUMNS)
 for R in ROWS:
