@@ -210,8 +210,8 @@ static bool covers(const struct vm_device *d, const struct span *s, uint64_t pag
     return s->lo <= a && (s->hi >= b || own_tail);
 }
 
-static void granules_of(const struct vm_device *d, const struct span *s, uint64_t page, size_t *from,
-                        size_t *to)
+static void granules_of(const struct vm_device *d, const struct span *s, uint64_t page,
+                        size_t *from, size_t *to)
 {
     uint64_t a = page << d->page_shift, b = a + d->page_bytes;
     uint64_t lo = s->lo > a ? s->lo : a, hi = s->hi < b ? s->hi : b;

@@ -8,9 +8,9 @@
 /* The live block that holds p, or VM_NO. O(1). */
 uint32_t vm_block_find(const struct vm_device *d, CUdeviceptr p);
 
-/* A new live block of `bytes` (> 0) at `offset` bytes from the reservation's base, or wherever there
- * is room when offset is VM_UNPLACED. 0 and *index; VM_NOTFOUND when the place is taken or the address
- * space is full; VM_ENOMEM. */
+/* A new live block of `bytes` (> 0) at `offset` bytes from the reservation's base, or wherever
+ * there is room when offset is VM_UNPLACED. 0 and *index; VM_NOTFOUND when the place is taken or
+ * the address space is full; VM_ENOMEM. */
 int vm_block_new(struct vm_device *d, uint64_t bytes, uint64_t offset, uint32_t *index);
 
 /* The program freed it: its contents are dead, its address may be given out again. */

@@ -47,8 +47,9 @@ static int grow(struct vm_device *d)
 {
     if (d->live_chunks >= d->max_chunks || room_for_one(d) != 0)
         return VM_NOTFOUND;
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = d->ordinal}};
+    CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = d->ordinal}};
     uint32_t i = d->nholes > 0 ? d->holes[d->nholes - 1] : d->nchunks;
     struct vm_chunk *c = &d->chunks[i];
     *c = (struct vm_chunk){.page = UINT64_MAX};

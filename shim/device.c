@@ -19,7 +19,8 @@ struct vm_device *vm_devices[VM_MAX_DEVICES];
 static atomic_uint ready_devices;
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
-/* Pages of address space at most: bounds the page table (mapped lazily) to 512 MiB of host space. */
+/* Pages of address space at most: bounds the page table (mapped lazily) to 512 MiB of host space.
+ */
 #define VM_MAX_PAGES (UINT64_C(1) << 22)
 #define VM_MAX_SPACE (UINT64_C(1) << 42)
 
@@ -62,7 +63,8 @@ static int find_budget(struct vm_device *d)
         return VM_NOTFOUND;
     d->total_bytes = total;
     uint64_t least = UINT64_C(256) << 20, share = total / 100 * 3;
-    uint64_t reserve = vm_amount_of(&c->reserve, total, min_u64(share > least ? share : least, total / 8));
+    uint64_t reserve =
+        vm_amount_of(&c->reserve, total, min_u64(share > least ? share : least, total / 8));
     uint64_t room = free_bytes > reserve ? free_bytes - reserve : free_bytes / 2;
     d->budget_set = c->budget.set;
     d->budget_bytes = vm_amount_of(&c->budget, total, room);
@@ -77,11 +79,13 @@ static int find_budget(struct vm_device *d)
 
 static int choose_page(struct vm_device *d)
 {
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = d->ordinal}};
+    CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = d->ordinal}};
     size_t g = 0;
     if (vm_drv.p_cuMemGetAllocationGranularity(&g, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) !=
-            CUDA_SUCCESS || g == 0 || (g & (g - 1)) != 0)
+            CUDA_SUCCESS ||
+        g == 0 || (g & (g - 1)) != 0)
         return VM_NOTFOUND;
     d->granularity = g;
     uint64_t page = g, want = vm_config()->chunk;
@@ -108,7 +112,8 @@ static int reserve_space(struct vm_device *d)
     if (t == MAP_FAILED)
         return VM_ENOMEM;
     size_t alias = d->max_chunks << d->page_shift;
-    CUresult r = vm_drv.p_cuMemAddressReserve(&d->base, pages << d->page_shift, d->page_bytes, 0, 0);
+    CUresult r =
+        vm_drv.p_cuMemAddressReserve(&d->base, pages << d->page_shift, d->page_bytes, 0, 0);
     if (r == CUDA_SUCCESS)
         r = vm_drv.p_cuMemAddressReserve(&d->alias_base, alias, d->page_bytes, 0, 0);
     if (r != CUDA_SUCCESS) {
@@ -150,8 +155,9 @@ static int make_ready(struct vm_device *d)
         uint64_t host = vm_host_budget();
         d->host.limit_slots = host >> d->page_shift;
         vm_host_pool_init(d);
-        d->float_chunks = vm_amount_of(&vm_config()->float_share, d->budget_bytes,
-                                       d->budget_bytes / 32) >> d->page_shift;
+        d->float_chunks =
+            vm_amount_of(&vm_config()->float_share, d->budget_bytes, d->budget_bytes / 32) >>
+            d->page_shift;
         r = vm_recorder_new(d);
         if (r == 0)
             r = vm_executor_new(d);
@@ -183,7 +189,8 @@ static struct vm_device *device_make(CUdevice ordinal)
 struct vm_device *vm_device_current(void)
 {
     CUdevice ordinal;
-    if (vm_drv.p_cuCtxGetDevice(&ordinal) != CUDA_SUCCESS || ordinal < 0 || ordinal >= VM_MAX_DEVICES)
+    if (vm_drv.p_cuCtxGetDevice(&ordinal) != CUDA_SUCCESS || ordinal < 0 ||
+        ordinal >= VM_MAX_DEVICES)
         return NULL;
     struct vm_device *d = __atomic_load_n(&vm_devices[ordinal], __ATOMIC_ACQUIRE);
     if (!d) {
@@ -222,8 +229,8 @@ struct vm_device *vm_device_default(void)
     if ((ready & (ready - 1)) == 0)
         return vm_devices[__builtin_ctz(ready)];
     CUdevice ordinal;
-    if (vm_drv.p_cuCtxGetDevice(&ordinal) != CUDA_SUCCESS || ordinal < 0 || ordinal >= VM_MAX_DEVICES ||
-        !(ready & (1u << ordinal)))
+    if (vm_drv.p_cuCtxGetDevice(&ordinal) != CUDA_SUCCESS || ordinal < 0 ||
+        ordinal >= VM_MAX_DEVICES || !(ready & (1u << ordinal)))
         return NULL;
     return vm_devices[ordinal];
 }

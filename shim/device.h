@@ -36,21 +36,21 @@ enum vm_page_state {
 };
 
 enum vm_page_flags {
-    VM_PGF_SHARED = 1,   /* more than one block, or one that does not cover it      */
-    VM_PGF_WANT_IN = 2,  /* in the queue of pages to bring back                     */
-    VM_PGF_DROP = 4,     /* leaving without a copy: contents are dead or regenerable */
-    VM_PGF_LOST = 8,     /* contents were dropped as dead: a read of them is an error */
-    VM_PGF_ORPHAN = 16,  /* no live block any more, a copy still in flight           */
-    VM_PGF_KNOWN = 32,   /* a block has lived on it: its fields mean something       */
-    VM_PGF_HOSTED = 64,  /* away, and its host slot is mapped at its address         */
+    VM_PGF_SHARED = 1,  /* more than one block, or one that does not cover it      */
+    VM_PGF_WANT_IN = 2, /* in the queue of pages to bring back                     */
+    VM_PGF_DROP = 4,    /* leaving without a copy: contents are dead or regenerable */
+    VM_PGF_LOST = 8,    /* contents were dropped as dead: a read of them is an error */
+    VM_PGF_ORPHAN = 16, /* no live block any more, a copy still in flight           */
+    VM_PGF_KNOWN = 32,  /* a block has lived on it: its fields mean something       */
+    VM_PGF_HOSTED = 64, /* away, and its host slot is mapped at its address         */
 };
 
 struct vm_page {
-    uint32_t chunk;    /* VM_NO: none                                          */
-    uint32_t host;     /* host slot, VM_NO: none                               */
-    uint32_t owner;    /* block that owns it alone; shared: index of vm_share  */
-    uint32_t live;     /* live blocks on it                                    */
-    uint32_t pins;     /* shared pages: operations in progress + sticky pins   */
+    uint32_t chunk; /* VM_NO: none                                          */
+    uint32_t host;  /* host slot, VM_NO: none                               */
+    uint32_t owner; /* block that owns it alone; shared: index of vm_share  */
+    uint32_t live;  /* live blocks on it                                    */
+    uint32_t pins;  /* shared pages: operations in progress + sticky pins   */
     uint8_t state, flags;
     uint16_t reserved;
     uint64_t copied_g; /* the host slot holds the contents as of this g; 0: of none   */
@@ -68,14 +68,14 @@ struct vm_share {
 struct vm_block {
     CUdeviceptr addr;
     uint64_t size;
-    uint64_t first, last; /* pages */
-    uint64_t id;          /* serial number of the allocation */
+    uint64_t first, last;  /* pages */
+    uint64_t id;           /* serial number of the allocation */
     struct vm_range *node; /* place in the address allocator; NULL when placed by a plan */
-    uint32_t trace;       /* index in the recorder's trace, VM_NONE if not recorded */
-    uint32_t nonresident; /* own pages that are not resident */
-    uint32_t pins;        /* operations in progress          */
-    uint32_t sticky;      /* reasons to stay resident for good */
-    uint32_t plan_block;  /* index in the current plan, VM_NONE if it is not in it */
+    uint32_t trace;        /* index in the recorder's trace, VM_NONE if not recorded */
+    uint32_t nonresident;  /* own pages that are not resident */
+    uint32_t pins;         /* operations in progress          */
+    uint32_t sticky;       /* reasons to stay resident for good */
+    uint32_t plan_block;   /* index in the current plan, VM_NONE if it is not in it */
     uint64_t touch_g, write_g, born_g;
     uint64_t fence_g; /* operations up to here may still use what lived in its place before */
     bool live, small, dead, kept, escaped, regenerating;
@@ -98,17 +98,17 @@ struct vm_tick {
 /* A stream the program issues work on. */
 struct vm_stream {
     CUstream handle;
-    uint64_t thread;      /* per-thread default stream: whose; else 0    */
-    uint64_t last_g;      /* last operation issued on it                 */
-    uint64_t first_g;     /* first operation since it was last seen idle */
-    uint64_t done_g;      /* operations up to here are known to be done  */
+    uint64_t thread;         /* per-thread default stream: whose; else 0    */
+    uint64_t last_g;         /* last operation issued on it                 */
+    uint64_t first_g;        /* first operation since it was last seen idle */
+    uint64_t done_g;         /* operations up to here are known to be done  */
     uint64_t host_visible_g; /* last whose result the host may look at   */
-    uint64_t joined_g;    /* it waits already for all streams up to here */
-    struct vm_tick *ticks; /* recorded, not yet seen done: a ring        */
+    uint64_t joined_g;       /* it waits already for all streams up to here */
+    struct vm_tick *ticks;   /* recorded, not yet seen done: a ring        */
     unsigned head, count, cap;
-    uint32_t number;      /* small integer for traces */
+    uint32_t number; /* small integer for traces */
     bool capturing;
-    bool gone;            /* destroyed; kept until its last tick is done */
+    bool gone; /* destroyed; kept until its last tick is done */
 };
 
 struct vm_queue { /* ring of page numbers */
@@ -116,11 +116,12 @@ struct vm_queue { /* ring of page numbers */
     size_t head, count, cap;
 };
 
-/* Pages that wait for their frontier: a binary heap, least g first, equal ones in order of entry. */
+/* Pages that wait for their frontier: a binary heap, least g first, equal ones in order of entry.
+ */
 struct vm_waiting {
     struct vm_waiter {
         uint64_t g, seq, page;
-    } *items;
+    } * items;
     size_t count, cap;
     uint64_t seq;
 };
@@ -175,8 +176,8 @@ struct vm_device {
     CUdeviceptr alias_base;
     uint64_t total_bytes; /* of the card */
     uint64_t budget_bytes;
-    bool budget_set; /* by the user: the program sees it as the card's size */
-    uint64_t max_chunks;  /* of the budget */
+    bool budget_set;     /* by the user: the program sees it as the card's size */
+    uint64_t max_chunks; /* of the budget */
 
     struct vm_page *pages;
     struct vm_share *shares;
@@ -201,8 +202,8 @@ struct vm_device {
     uint32_t *free_chunks;
     uint32_t nfree_chunks;
     uint64_t dead_pages; /* resident pages with no live block: chunks for the asking */
-    uint64_t missing; /* chunks that the operation being served lacks */
-    bool turn;      /* a thread is making an operation's pages resident */
+    uint64_t missing;    /* chunks that the operation being served lacks */
+    bool turn;           /* a thread is making an operation's pages resident */
 
     struct vm_host_pool host;
 
@@ -213,23 +214,23 @@ struct vm_device {
     CUevent *events; /* spare, without timing */
     unsigned nevents, cap_events;
 
-    struct vm_waiting out_wait;  /* contents that leave when their frontier is reached */
-    struct vm_waiting dead_wait; /* pages without contents that do                     */
+    struct vm_waiting out_wait;   /* contents that leave when their frontier is reached */
+    struct vm_waiting dead_wait;  /* pages without contents that do                     */
     struct vm_waiting unmap_wait; /* pages that may be unmapped: copied out, clean or dead */
     bool unmap_waits;     /* cuMemUnmap was seen to wait for the device, or it is not known yet */
     uint64_t patience_ns; /* how long an idle device may be kept from its next operation for that */
     struct vm_flights out_flight, in_flight;
     struct vm_queue in_wait; /* pages to bring back, in order */
 
-    uint64_t g;       /* operations issued so far */
-    uint64_t ahead_ns; /* planned time of those issued since the device was last seen idle */
+    uint64_t g;          /* operations issued so far */
+    uint64_t ahead_ns;   /* planned time of those issued since the device was last seen idle */
     unsigned captures;   /* stream captures that are open */
     bool captures_mixed; /* several were open at once     */
     struct vm_graph_pins *capture_pins; /* named in the captures that are open */
     struct vm_graph_ref *graphs;
     unsigned ngraphs, cap_graphs;
-    unsigned entered; /* operations between before and after */
-    bool pressure;    /* something had to leave: from now on every operation leaves a tick */
+    unsigned entered;      /* operations between before and after */
+    bool pressure;         /* something had to leave: from now on every operation leaves a tick */
     uint64_t float_chunks; /* chunks that demand paging tries to keep free */
 
     /* what `vmem_get_stats`, the statistics file and the log report */
@@ -241,7 +242,8 @@ struct vm_device {
 
     void *scratch; /* candidates, when choosing what leaves */
     uint32_t cap_scratch;
-    /* The plan's answer to "how many operations until this page is used"; false: it does not know. */
+    /* The plan's answer to "how many operations until this page is used"; false: it does not know.
+     */
     bool (*next_use)(struct vm_device *d, uint64_t page, uint64_t *next);
 
     struct vm_machine link; /* speeds and costs as measured; zero until then */
@@ -287,7 +289,8 @@ struct vm_device *vm_device_of(CUdeviceptr p);
  * context's if it is ready; NULL if none. */
 struct vm_device *vm_device_default(void);
 
-/* Makes the device's own context current for the pager's calls if it is not; undo with vm_ctx_leave. */
+/* Makes the device's own context current for the pager's calls if it is not; undo with
+ * vm_ctx_leave. */
 /* Is it a simulated GPU? By the UUID it gives itself. */
 bool vm_device_simulated(const struct vm_device *d);
 /* The context is being destroyed: nothing of its device is served any more. */

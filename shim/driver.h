@@ -1,4 +1,5 @@
-/* The real driver as the runtime calls it. Bound once by cuda_hooks/resolve, read-only afterwards. */
+/* The real driver as the runtime calls it. Bound once by cuda_hooks/resolve, read-only afterwards.
+ */
 #ifndef VM_SHIM_DRIVER_H
 #define VM_SHIM_DRIVER_H
 

@@ -18,28 +18,28 @@
 #define VM_RESYNC_RUN 16u
 
 enum course {
-    COURSE_NONE,   /* no plan                                             */
-    COURSE_AHEAD,  /* plan made in mid-iteration: takes effect at the next */
-    COURSE_ON,     /* following                                           */
-    COURSE_LOST,   /* the program does something else                     */
+    COURSE_NONE,  /* no plan                                             */
+    COURSE_AHEAD, /* plan made in mid-iteration: takes effect at the next */
+    COURSE_ON,    /* following                                           */
+    COURSE_LOST,  /* the program does something else                     */
 };
 
 struct vm_executor {
     enum course course;
     struct vm_plan plan;
-    uint32_t *action_at; /* first action of each op, nops + 1 entries    */
-    uint32_t *mem_at;    /* first allocation or free of each op, nops + 2 */
-    uint32_t *birth_at;  /* for each page of the pool: first of its births */
-    uint32_t *births;    /* ops before which a block appears on the page, ascending */
+    uint32_t *action_at;         /* first action of each op, nops + 1 entries    */
+    uint32_t *mem_at;            /* first allocation or free of each op, nops + 2 */
+    uint32_t *birth_at;          /* for each page of the pool: first of its births */
+    uint32_t *births;            /* ops before which a block appears on the page, ascending */
     uint64_t first_page, npages; /* of the pool */
-    uint64_t *duration_ns; /* of each op                                   */
-    uint32_t *use_at;    /* first use of each block, nblocks + 1         */
-    uint32_t *uses;      /* ops that use it, ascending                   */
-    uint64_t *placed_in; /* for each planned block: iteration it was placed in */
-    uint64_t k;          /* the op expected next; nops: between iterations */
+    uint64_t *duration_ns;       /* of each op                                   */
+    uint32_t *use_at;            /* first use of each block, nblocks + 1         */
+    uint32_t *uses;              /* ops that use it, ascending                   */
+    uint64_t *placed_in;         /* for each planned block: iteration it was placed in */
+    uint64_t k;                  /* the op expected next; nops: between iterations */
     uint64_t iteration;
-    unsigned missed;  /* operations in a row that were not found in the plan */
-    unsigned run;     /* while lost: operations in a row that match from the start */
+    unsigned missed; /* operations in a row that were not found in the plan */
+    unsigned run;    /* while lost: operations in a row that match from the start */
     uint64_t lost_ops;
     struct {
         uint64_t deviations, out_bytes, in_bytes, demand_moves;
@@ -53,7 +53,8 @@ int vm_executor_new(struct vm_device *d)
     return d->executor ? 0 : VM_ENOMEM;
 }
 
-/* ---- adopting a plan -------------------------------------------------------------------------- */
+/* ---- adopting a plan --------------------------------------------------------------------------
+ */
 
 static void tables_free(struct vm_executor *x)
 {
@@ -103,7 +104,8 @@ static bool index_births(struct vm_executor *x)
             const struct vm_plan_block *b = &p->blocks[p->mem[i].block];
             if (p->mem[i].is_free || (b->flags & VM_BLK_PERSISTENT))
                 continue;
-            uint64_t first = b->offset / p->page_bytes, last = (b->offset + b->size - 1) / p->page_bytes;
+            uint64_t first = b->offset / p->page_bytes,
+                     last = (b->offset + b->size - 1) / p->page_bytes;
             for (uint64_t g = first; g <= last; g++) {
                 uint64_t at = g - x->first_page;
                 if (at >= x->npages)
@@ -134,7 +136,8 @@ static bool build_tables(struct vm_executor *x, const struct vm_iteration *it)
     x->mem_at = calloc(p->nops + 3, sizeof *x->mem_at);
     x->placed_in = calloc(p->nblocks + 1, sizeof *x->placed_in);
     x->duration_ns = malloc((p->nops + 1) * sizeof *x->duration_ns);
-    if (!x->action_at || !x->mem_at || !x->placed_in || !x->duration_ns || !index_uses(x, it) || !index_births(x))
+    if (!x->action_at || !x->mem_at || !x->placed_in || !x->duration_ns || !index_uses(x, it) ||
+        !index_births(x))
         return false;
     for (size_t k = 0; k < p->nops; k++)
         x->duration_ns[k] = it->ops[k].dur_ns;
@@ -238,7 +241,8 @@ void vm_executor_adopt(struct vm_device *d, struct vm_plan *plan, struct vm_iter
     d->pressure = false;
 }
 
-/* ---- following -------------------------------------------------------------------------------- */
+/* ---- following --------------------------------------------------------------------------------
+ */
 
 static void deviate(struct vm_device *d, const char *what, uint64_t number)
 {
@@ -259,7 +263,8 @@ static bool find_alloc(struct vm_executor *x, uint64_t op, uint64_t iteration, u
 {
     for (uint32_t i = x->mem_at[op]; i < x->mem_at[op + 1]; i++) {
         uint32_t b = x->plan.mem[i].block;
-        if (x->plan.mem[i].is_free || x->plan.blocks[b].size != bytes || x->placed_in[b] == iteration)
+        if (x->plan.mem[i].is_free || x->plan.blocks[b].size != bytes ||
+            x->placed_in[b] == iteration)
             continue;
         *block = b;
         return true;
@@ -297,14 +302,15 @@ void vm_executor_freed(struct vm_device *d, const struct vm_block *b)
         deviate(d, "a long-lived block was freed, bytes", b->size);
 }
 
-/* Contents may be given up only if the user said so, and only of pages whose block is where the plan
- * thinks it is: the plan says that they are overwritten next, and a plan can be wrong. */
+/* Contents may be given up only if the user said so, and only of pages whose block is where the
+ * plan thinks it is: the plan says that they are overwritten next, and a plan can be wrong. */
 static bool may_drop(const struct vm_device *d, uint64_t page)
 {
     const struct vm_page *pg = &d->pages[page];
     if (pg->live == 0)
         return true;
-    return vm_config()->drop && !vm_page_is_shared(pg) && d->blocks[pg->owner].plan_block != VM_NONE;
+    return vm_config()->drop && !vm_page_is_shared(pg) &&
+           d->blocks[pg->owner].plan_block != VM_NONE;
 }
 
 static void fire_out(struct vm_device *d, uint64_t page, bool drop)
@@ -447,7 +453,8 @@ bool vm_executor_op(struct vm_device *d, const struct vm_op *op)
     return matched(d);
 }
 
-/* ---- figures ---------------------------------------------------------------------------------- */
+/* ---- figures ----------------------------------------------------------------------------------
+ */
 
 void vm_device_stats(struct vm_device *d, struct vmem_stats *s)
 {

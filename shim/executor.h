@@ -1,23 +1,25 @@
-/* The executor: follows the program along its plan. A plan is advice: an allocation gets its planned
- * place if that is free, pages leave and come at the operations the plan names, and whatever does not
- * match is a deviation that the demand path serves. The device's lock is held. */
+/* The executor: follows the program along its plan. A plan is advice: an allocation gets its
+ * planned place if that is free, pages leave and come at the operations the plan names, and
+ * whatever does not match is a deviation that the demand path serves. The device's lock is held. */
 #ifndef VM_SHIM_EXECUTOR_H
 #define VM_SHIM_EXECUTOR_H
 
 #include "device.h"
 
 int vm_executor_new(struct vm_device *d);
-/* Where the plan wants this allocation: offset from the base, or VM_UNPLACED; *plan_block is set then. */
+/* Where the plan wants this allocation: offset from the base, or VM_UNPLACED; *plan_block is set
+ * then. */
 uint64_t vm_executor_place(struct vm_device *d, uint64_t bytes, uint32_t *plan_block);
 void vm_executor_freed(struct vm_device *d, const struct vm_block *b);
-/* An operation was issued: moves on and fires its actions. True while the program is on its plan. */
+/* An operation was issued: moves on and fires its actions. True while the program is on its plan.
+ */
 bool vm_executor_op(struct vm_device *d, const struct vm_op *op);
 /* A plan made from an iteration; `offset` operations of the period lie between the plan's first
  * operation and the next one the program will issue. Takes both over. */
 void vm_executor_adopt(struct vm_device *d, struct vm_plan *plan, struct vm_iteration *it,
                        uint64_t offset);
-/* How long the plan expects this operation to take, if it is the next one and pages are being moved; 0
- * otherwise. */
+/* How long the plan expects this operation to take, if it is the next one and pages are being
+ * moved; 0 otherwise. */
 uint64_t vm_executor_duration(const struct vm_device *d, uint64_t sig);
 /* Is a plan that moves pages being followed? */
 bool vm_executor_pages(const struct vm_device *d);

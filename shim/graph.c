@@ -1,5 +1,6 @@
-/* Blocks that graphs name: a graph bakes addresses in and its launches are not seen block by block, so
- * these stay on the device until the graph and every executable made from it are gone (runtime.h). */
+/* Blocks that graphs name: a graph bakes addresses in and its launches are not seen block by block,
+ * so these stay on the device until the graph and every executable made from it are gone
+ * (runtime.h). */
 #include "graph.h"
 
 #include <stdlib.h>
@@ -108,7 +109,8 @@ void vm_graph_captured(struct vm_device *d, struct vm_block *b)
 
 void vm_graph_capture_over(struct vm_device *d, CUgraph graph)
 {
-    if (d->captures > 0) { /* captures overlapped: nobody knows whose these are, so they stay for good */
+    if (d->captures >
+        0) { /* captures overlapped: nobody knows whose these are, so they stay for good */
         d->captures_mixed = true;
         return;
     }

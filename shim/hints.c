@@ -48,7 +48,8 @@ CUresult vm_regenerate(struct vm_device *d, struct vm_op *op, struct vm_stream *
     return r;
 }
 
-/* ---- the exported functions ------------------------------------------------------------------- */
+/* ---- the exported functions -------------------------------------------------------------------
+ */
 
 /* Runs `what` on the block that holds ptr, with the lock. */
 static int with_block(const void *ptr, void (*what)(struct vm_device *, struct vm_block *, void *),

@@ -8,7 +8,8 @@
 void vm_regenerable_written(struct vm_block *b);
 /* May the block lose its contents rather than be copied, and does that pay? */
 bool vm_block_droppable(const struct vm_device *d, const struct vm_block *b);
-/* Calls the program back for each block of *op that lost its contents; the lock is given up meanwhile. */
+/* Calls the program back for each block of *op that lost its contents; the lock is given up
+ * meanwhile. */
 CUresult vm_regenerate(struct vm_device *d, struct vm_op *op, struct vm_stream *s);
 
 #endif

@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-/* The knob VMEM_HOST_BUDGET, else 60 % of what the machine and its memory control group have. Bytes. */
+/* The knob VMEM_HOST_BUDGET, else 60 % of what the machine and its memory control group have.
+ * Bytes. */
 uint64_t vm_host_budget(void);
 
 #endif

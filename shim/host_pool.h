@@ -1,6 +1,6 @@
 /* Host memory in slots of one page each, under the host budget: a few big pinned arenas, registered
- * with the driver one after the other as they are needed, or host-NUMA handles made in the same steps.
- * The device's lock is held. */
+ * with the driver one after the other as they are needed, or host-NUMA handles made in the same
+ * steps. The device's lock is held. */
 #ifndef VM_SHIM_HOST_POOL_H
 #define VM_SHIM_HOST_POOL_H
 

@@ -10,7 +10,8 @@ static bool map_slot(struct vm_device *d, uint64_t page)
     CUdeviceptr at = vm_page_addr(d, page);
     CUmemAccessDesc desc = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = d->ordinal},
                             .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    if (vm_drv.p_cuMemMap(at, d->page_bytes, 0, vm_host_slot_handle(d, pg->host), 0) != CUDA_SUCCESS)
+    if (vm_drv.p_cuMemMap(at, d->page_bytes, 0, vm_host_slot_handle(d, pg->host), 0) !=
+        CUDA_SUCCESS)
         return false;
     if (vm_drv.p_cuMemSetAccess(at, d->page_bytes, &desc, 1) != CUDA_SUCCESS) {
         vm_drv.p_cuMemUnmap(at, d->page_bytes);

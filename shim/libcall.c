@@ -31,7 +31,8 @@ void vm_rt_libcall_end(struct vm_libcall *call)
         current = call->outer;
 }
 
-void vm_libcall_mode(CUdeviceptr base, uint64_t size, CUdeviceptr addr, uint8_t *mode, uint8_t *role)
+void vm_libcall_mode(CUdeviceptr base, uint64_t size, CUdeviceptr addr, uint8_t *mode,
+                     uint8_t *role)
 {
     (void)addr;
     unsigned found = 0, total = 1;

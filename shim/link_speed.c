@@ -27,7 +27,8 @@ static bool wait_for(struct vm_device *d, CUevent e)
     }
 }
 
-/* Issues VM_PROBES copies of a page in the directions asked for, and times each. ns[i] = 0: not done. */
+/* Issues VM_PROBES copies of a page in the directions asked for, and times each. ns[i] = 0: not
+ * done. */
 static bool copies(struct vm_device *d, const struct probe *p, bool out, bool in, double ns[2])
 {
     CUstream s[2] = {d->out_stream, d->in_stream};
@@ -39,11 +40,11 @@ static bool copies(struct vm_device *d, const struct probe *p, bool out, bool in
             r = vm_drv.p_cuEventRecord(p->begin[i], s[i]);
     for (int k = 0; k < VM_PROBES && r == CUDA_SUCCESS; k++) {
         if (out)
-            r = vm_drv.p_cuMemcpyDtoHAsync_v2(vm_host_slot_addr(d, p->slot[0]), a, d->page_bytes / 2,
-                                              s[0]);
+            r = vm_drv.p_cuMemcpyDtoHAsync_v2(vm_host_slot_addr(d, p->slot[0]), a,
+                                              d->page_bytes / 2, s[0]);
         if (in && r == CUDA_SUCCESS)
-            r = vm_drv.p_cuMemcpyHtoDAsync_v2(a + d->page_bytes / 2, vm_host_slot_addr(d, p->slot[1]),
-                                              d->page_bytes / 2, s[1]);
+            r = vm_drv.p_cuMemcpyHtoDAsync_v2(
+                a + d->page_bytes / 2, vm_host_slot_addr(d, p->slot[1]), d->page_bytes / 2, s[1]);
     }
     for (int i = 0; i < 2; i++) {
         float ms = 0;
@@ -97,7 +98,8 @@ static bool unmap_waits(struct vm_device *d, const struct probe *p)
     if (vm_drv.p_cuMemMap(at, d->page_bytes, 0, d->chunks[p->chunk].handle, 0) != CUDA_SUCCESS)
         return true;
     for (int k = 0; k < 4 * VM_PROBES; k++)
-        vm_drv.p_cuMemcpyHtoDAsync_v2(a, vm_host_slot_addr(d, p->slot[1]), d->page_bytes, d->in_stream);
+        vm_drv.p_cuMemcpyHtoDAsync_v2(a, vm_host_slot_addr(d, p->slot[1]), d->page_bytes,
+                                      d->in_stream);
     CUresult recorded = vm_drv.p_cuEventRecord(p->end[1], d->in_stream);
     vm_drv.p_cuMemUnmap(at, d->page_bytes);
     if (recorded != CUDA_SUCCESS || vm_drv.p_cuEventQuery(p->end[1]) != CUDA_ERROR_NOT_READY)
@@ -153,7 +155,8 @@ void vm_link_measure(struct vm_device *d)
     if (chunk)
         vm_chunk_give(d, p.chunk);
     vm_ctx_leave(pushed);
-    vm_log(LINK_SPEED, d->unmap_waits ? "waits" : "does not wait", (unsigned long long)(d->link.out_bps / 1e6),
-           (unsigned long long)(d->link.in_bps / 1e6), (unsigned long long)(d->link.out_duplex_bps / 1e6),
+    vm_log(LINK_SPEED, d->unmap_waits ? "waits" : "does not wait",
+           (unsigned long long)(d->link.out_bps / 1e6), (unsigned long long)(d->link.in_bps / 1e6),
+           (unsigned long long)(d->link.out_duplex_bps / 1e6),
            (unsigned long long)(d->link.in_duplex_bps / 1e6));
 }

@@ -4,8 +4,8 @@
 
 #include "device.h"
 
-/* Fills d->link unless it is filled. Takes some ten copies of a page; the lock is given up while they
- * run. What cannot be measured stays at the rate of a PCIe 3 x16 link. Lock held. */
+/* Fills d->link unless it is filled. Takes some ten copies of a page; the lock is given up while
+ * they run. What cannot be measured stays at the rate of a PCIe 3 x16 link. Lock held. */
 void vm_link_measure(struct vm_device *d);
 
 #endif

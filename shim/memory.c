@@ -13,7 +13,8 @@
 #include "runtime.h"
 #include "stream.h"
 
-/* Everything asked for must have a place somewhere: on the device or, if the policy pages, the host. */
+/* Everything asked for must have a place somewhere: on the device or, if the policy pages, the
+ * host. */
 static bool room_for(const struct vm_device *d, size_t bytes)
 {
     uint64_t all = d->max_chunks << d->page_shift;
@@ -44,7 +45,8 @@ CUresult vm_rt_alloc(CUdeviceptr *out, size_t bytes, enum vm_alloc_kind kind, CU
         return CUDA_SUCCESS;
     pthread_mutex_lock(&d->lock);
     if (kind == VM_ALLOC_SYNC && d->captures > 0) {
-        /* Whether a capture allows it is the driver's to say; a graph's blocks could not move anyway. */
+        /* Whether a capture allows it is the driver's to say; a graph's blocks could not move
+         * anyway. */
         pthread_mutex_unlock(&d->lock);
         return CUDA_SUCCESS;
     }

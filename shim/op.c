@@ -19,7 +19,8 @@
 #include "stream.h"
 #include "trace.h"
 
-/* ---- what the door collects ------------------------------------------------------------------- */
+/* ---- what the door collects -------------------------------------------------------------------
+ */
 
 void vm_op_init(struct vm_op *op, enum vm_op_kind kind, CUstream stream, bool per_thread_default)
 {
@@ -177,7 +178,8 @@ static void pin_captured(struct vm_device *d, const struct vm_op *op)
         vm_graph_captured(d, &d->blocks[op->acc[i].block]);
 }
 
-/* While a capture is open, the thread may make our calls only in relaxed mode (facts on captures). */
+/* While a capture is open, the thread may make our calls only in relaxed mode (facts on captures).
+ */
 static CUresult make_resident(struct vm_device *d, struct vm_op *op, struct vm_stream *s)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;

@@ -1,11 +1,11 @@
-/* The pager: the only code that maps, unmaps or copies. The device's lock is held, and none of these
- * waits for the device.
+/* The pager: the only code that maps, unmaps or copies. The device's lock is held, and none of
+ * these waits for the device.
  *
  * A page leaves so: its frontier is awaited; then it is made read-only, copied to its host slot,
- * and unmapped once the copy is done. It comes back so: copied into a free chunk through the chunk's
- * alias, and mapped at its own address once that copy is done. So an access that nobody announced
- * finds the right bytes or faults; it never finds wrong ones (DESIGN.md section 5). A move that the
- * driver refuses leaves the page where its contents are.
+ * and unmapped once the copy is done. It comes back so: copied into a free chunk through the
+ * chunk's alias, and mapped at its own address once that copy is done. So an access that nobody
+ * announced finds the right bytes or faults; it never finds wrong ones (DESIGN.md section 5). A
+ * move that the driver refuses leaves the page where its contents are.
  */
 #ifndef VM_SHIM_PAGER_H
 #define VM_SHIM_PAGER_H
@@ -18,8 +18,8 @@ int vm_pager_out(struct vm_device *d, uint64_t page, uint64_t g, bool drop);
 /* The page is to come back when its turn comes. 0 or VM_ENOMEM. */
 int vm_pager_in(struct vm_device *d, uint64_t page);
 /* Gives empty pages among n from `page` chunks that are free or may still be made, at most *most of
- * them, which is counted down; the number of pages that are not resident afterwards. A run of pages is
- * made accessible in one call. */
+ * them, which is counted down; the number of pages that are not resident afterwards. A run of pages
+ * is made accessible in one call. */
 uint64_t vm_pager_fill(struct vm_device *d, uint64_t page, uint64_t n, uint64_t *most);
 /* Chunks that pages on their way back will need. */
 uint64_t vm_pager_wanted(const struct vm_device *d);
@@ -35,7 +35,8 @@ bool vm_pager_busy(const struct vm_device *d);
 /* For vm_rt_op_before: one step towards the page being resident for an operation on `s`.
  * `overwritten`: the operation writes every byte, contents need not come back. 0: it is resident;
  * VM_NOTFOUND: a chunk is needed and there is none; VM_PAGE_WAIT: under way; negative: the driver
- * refused, *error says with what. *most: chunks that pages without contents may take, counted down. */
+ * refused, *error says with what. *most: chunks that pages without contents may take, counted down.
+ */
 #define VM_PAGE_WAIT 8
 #define VM_PAGE_LOST 9 /* its contents were dropped as dead and the operation may read them */
 int vm_pager_step(struct vm_device *d, uint64_t page, struct vm_stream *s, bool overwritten,
@@ -43,8 +44,8 @@ int vm_pager_step(struct vm_device *d, uint64_t page, struct vm_stream *s, bool 
 
 /* Pages whose chunks become free by what is under way already. */
 uint64_t vm_pager_leaving(const struct vm_device *d);
-/* Sends up to n pages away that no operation in progress uses; the number sent. Dead pages first, then
- * by the plan's next use if there is one, else least recently used. */
+/* Sends up to n pages away that no operation in progress uses; the number sent. Dead pages first,
+ * then by the plan's next use if there is one, else least recently used. */
 uint64_t vm_pager_evict(struct vm_device *d, uint64_t n);
 
 #endif

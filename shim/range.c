@@ -86,7 +86,8 @@ int vm_ranges_add(struct vm_ranges *r, uint64_t base, uint64_t units)
     return 0;
 }
 
-/* An exact fit, else any member of the first bin all of whose members fit, else a lucky one below it. */
+/* An exact fit, else any member of the first bin all of whose members fit, else a lucky one below
+ * it. */
 static struct vm_range *find(struct vm_ranges *r, uint64_t units)
 {
     for (struct vm_range *n = r->bins[bin_floor(units)]; n; n = n->next)

@@ -128,7 +128,8 @@ static void drop_times(struct vm_recorder *r)
         pending_pop(r);
 }
 
-/* ---- beginning and ending --------------------------------------------------------------------- */
+/* ---- beginning and ending ---------------------------------------------------------------------
+ */
 
 static void describe(struct vm_device *d, struct vm_trace *t)
 {

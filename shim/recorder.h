@@ -1,6 +1,6 @@
-/* The recorder: what the program does, as a struct vm_trace (planner/model.h), with device times from
- * pairs of events, and the search for the iteration in it. Records until a plan is in force, again
- * when the program left its plan for good. The device's lock is held. */
+/* The recorder: what the program does, as a struct vm_trace (planner/model.h), with device times
+ * from pairs of events, and the search for the iteration in it. Records until a plan is in force,
+ * again when the program left its plan for good. The device's lock is held. */
 #ifndef VM_SHIM_RECORDER_H
 #define VM_SHIM_RECORDER_H
 

@@ -25,7 +25,7 @@ struct vm_replan {
     struct vm_plan plan;
     struct vm_error why;
     int result;
-    uint64_t offset;      /* operations between the plan's first and the next to be issued */
+    uint64_t offset; /* operations between the plan's first and the next to be issued */
     const struct vm_policy *policy;
 };
 
@@ -145,9 +145,10 @@ static void take_over(struct vm_device *d)
         return;
     }
     struct vm_plan *p = &r->plan;
-    vm_log(PLAN_READY, p->policy, (unsigned long long)p->nops, (unsigned long long)mib(p->max_live_bytes),
-           (unsigned long long)mib(p->out_bytes), (unsigned long long)mib(p->in_bytes),
-           (unsigned long long)(p->predicted_ns / 1000), (unsigned long long)(p->compute_ns / 1000));
+    vm_log(PLAN_READY, p->policy, (unsigned long long)p->nops,
+           (unsigned long long)mib(p->max_live_bytes), (unsigned long long)mib(p->out_bytes),
+           (unsigned long long)mib(p->in_bytes), (unsigned long long)(p->predicted_ns / 1000),
+           (unsigned long long)(p->compute_ns / 1000));
     uint64_t pages = (p->pool_bytes + d->page_bytes - 1) >> d->page_shift;
     d->pool_next += pages;
     vm_executor_adopt(d, p, &r->it, r->offset);
@@ -181,8 +182,8 @@ int vm_replan_begin(struct vm_device *d, const struct vm_trace *t, const struct 
     r->machine.device_bytes = d->max_chunks << d->page_shift;
     r->machine.host_bytes = d->host.limit_slots << d->page_shift;
     r->machine.page_bytes = d->page_bytes;
-    /* Pools follow each other round the upper half of the space; what still lives in an old one makes
-     * a placement fail harmlessly. */
+    /* Pools follow each other round the upper half of the space; what still lives in an old one
+     * makes a placement fail harmlessly. */
     if (d->pool_next > d->pool_first + (d->npages - d->pool_first) / 2)
         d->pool_next = d->pool_first;
     r->pool_offset = d->pool_next << d->page_shift;

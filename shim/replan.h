@@ -8,8 +8,8 @@
 /* Begins a plan for the iteration that just ended, if the policy makes plans and none is under way;
  * with VMEM_PLAN_WAIT it is in force on return. 0; positive: this policy makes none. */
 int vm_replan_begin(struct vm_device *d, const struct vm_trace *t, const struct vm_period *p);
-/* Another operation was issued while a plan is being made (d->replan): takes it over once it is ready,
- * and says whether it did. */
+/* Another operation was issued while a plan is being made (d->replan): takes it over once it is
+ * ready, and says whether it did. */
 bool vm_replan_poll(struct vm_device *d);
 /* The policy in force, from VMEM_POLICY; a name that is none was logged and "auto" serves. */
 const char *vm_policy_name(void);

@@ -11,7 +11,8 @@
 
 /* Fruitless looks after which a device counts as never idle. */
 #define VM_RESTLESS 200u
-/* Work that is issued ahead while pages wait to be moved, at most, unless one operation is longer. */
+/* Work that is issued ahead while pages wait to be moved, at most, unless one operation is longer.
+ */
 #define VM_AHEAD_NS UINT64_C(5000000)
 
 static void pause_unlocked(struct vm_device *d, unsigned times)
@@ -27,17 +28,18 @@ struct pass {
     uint64_t missing; /* chunks wanted and not to be had */
     bool waiting;     /* copies under way                */
     CUresult error;
-    uint32_t lost;    /* block whose contents were dropped, VM_NO: none */
+    uint32_t lost; /* block whose contents were dropped, VM_NO: none */
 };
 
-/* captured: the operation goes into a graph; until that is launched, what it will overwrite counts. */
+/* captured: the operation goes into a graph; until that is launched, what it will overwrite counts.
+ */
 static void pass_block(struct vm_device *d, const struct vm_op_access *a, bool captured,
                        struct vm_stream *s, struct pass *p)
 {
     const struct vm_block *b = &d->blocks[a->block];
     /* Only of pages that hold nothing else may the old contents be given up. */
-    bool overwritten = (!captured && (a->mode & VM_TOTAL) != 0) || b->regenerating ||
-                       b->write_g == 0;
+    bool overwritten =
+        (!captured && (a->mode & VM_TOTAL) != 0) || b->regenerating || b->write_g == 0;
     if (vm_block_resident(d, b))
         return;
     if (vm_pager_fill(d, b->first, b->last - b->first + 1, &p->most) == 0)
@@ -79,8 +81,8 @@ static CUresult unfit(const struct vm_device *d, const struct vm_op *op)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Sees to it that enough is leaving: dead pages for everybody who waits, contents only for the operation
- * itself. False when nothing is on its way out and nothing more can be sent. */
+/* Sees to it that enough is leaving: dead pages for everybody who waits, contents only for the
+ * operation itself. False when nothing is on its way out and nothing more can be sent. */
 static bool send_away(struct vm_device *d, uint64_t missing)
 {
     uint64_t coming = vm_pager_leaving(d) + vm_chunks_available(d);
@@ -92,8 +94,9 @@ static bool send_away(struct vm_device *d, uint64_t missing)
     return sent > 0 || vm_pager_leaving(d) > 0;
 }
 
-/* Chunks the operation may take for contents that are not there yet. Pages that the plan brings back
- * come first: it counted on them when it let the operation begin. Unless that would be for ever. */
+/* Chunks the operation may take for contents that are not there yet. Pages that the plan brings
+ * back come first: it counted on them when it let the operation begin. Unless that would be for
+ * ever. */
 static uint64_t may_take(const struct vm_device *d, bool stuck)
 {
     uint64_t there = vm_chunks_available(d), wanted = vm_pager_wanted(d);
@@ -172,8 +175,8 @@ CUresult vm_make_resident(struct vm_device *d, struct vm_op *op, struct vm_strea
         r = one_round(d, op, s, &stuck, &done);
         if (done || r != CUDA_SUCCESS)
             break;
-        /* It cannot begin without: an idle device may wait as long as it takes; a busy one only when
-         * it does not come to rest. */
+        /* It cannot begin without: an idle device may wait as long as it takes; a busy one only
+         * when it does not come to rest. */
         d->patience_ns = times > VM_RESTLESS ? UINT64_MAX : UINT64_MAX - 1;
         if (vm_pager_pump(d))
             times = 0;

@@ -5,18 +5,20 @@
 #include "device.h"
 
 /* Every page of every block of *op becomes resident and the stream ordered behind whoever used the
- * memory before. The blocks are pinned already. Called with the lock, which is given up while waiting.
- * CUDA_ERROR_OUT_OF_MEMORY when the operation's blocks cannot be resident together. */
+ * memory before. The blocks are pinned already. Called with the lock, which is given up while
+ * waiting. CUDA_ERROR_OUT_OF_MEMORY when the operation's blocks cannot be resident together. */
 CUresult vm_make_resident(struct vm_device *d, struct vm_op *op, struct vm_stream *s);
 
-/* Before an operation of about next_ns is issued while pages wait to be moved: where unmapping waits
- * for the device, the host stays near it, or everything that waits would come late. Lock as above. */
+/* Before an operation of about next_ns is issued while pages wait to be moved: where unmapping
+ * waits for the device, the host stays near it, or everything that waits would come late. Lock as
+ * above. */
 void vm_hold_back(struct vm_device *d, uint64_t next_ns);
 
 /* Demand paging keeps a few chunks free ahead of need. */
 void vm_residency_float(struct vm_device *d);
 
-/* Frees `chunks` chunks (waiting if it must, the lock given up meanwhile); the number that is free. */
+/* Frees `chunks` chunks (waiting if it must, the lock given up meanwhile); the number that is free.
+ */
 uint64_t vm_make_free(struct vm_device *d, uint64_t chunks);
 
 #endif

@@ -39,7 +39,8 @@ bool vm_rt_active(void)
     return atomic_load_explicit(&active, memory_order_relaxed);
 }
 
-/* ---- figures at the end ----------------------------------------------------------------------- */
+/* ---- figures at the end -----------------------------------------------------------------------
+ */
 
 static const char *const state_names[] = {"pass-through", "recording", "planned", "deviating"};
 
@@ -63,7 +64,8 @@ static size_t stats_text(char *buf, size_t n)
         buf, n,
         "{\"state\": \"%s\", \"policy\": \"%s\", \"budget_bytes\": %llu, \"page_bytes\": %llu,\n"
         " \"peak_device_bytes\": %llu, \"peak_block_bytes\": %llu, \"host_bytes\": %llu,\n"
-        " \"out_bytes\": %llu, \"in_bytes\": %llu, \"dropped_bytes\": %llu, \"demand_moves\": %llu,\n"
+        " \"out_bytes\": %llu, \"in_bytes\": %llu, \"dropped_bytes\": %llu, \"demand_moves\": "
+        "%llu,\n"
         " \"period_ops\": %llu, \"iterations\": %llu, \"planned_iterations\": %llu,\n"
         " \"deviations\": %llu, \"regenerated\": %llu, \"failed_moves\": %llu,\n"
         " \"hosted_ops\": %llu}\n",

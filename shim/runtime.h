@@ -63,39 +63,40 @@ void vm_rt_fetch(CUdeviceptr p);
 
 /* One operation about to be issued. Lives on the door's stack; vm_op_init makes it empty. */
 struct vm_op {
-    uint8_t kind; /* enum vm_op_kind */
-    bool blocking;       /* the call returns only when the device is done (synchronous copies)  */
-    bool host_visible;   /* its result can be seen by the host without a further CUDA call       */
-    CUstream stream;     /* as the driver would use it: 0 is CU_STREAM_LEGACY unless _ptsz       */
-    const char *name;    /* kernel name if known; static or module-lifetime storage              */
+    uint8_t kind;      /* enum vm_op_kind */
+    bool blocking;     /* the call returns only when the device is done (synchronous copies)  */
+    bool host_visible; /* its result can be seen by the host without a further CUDA call       */
+    CUstream stream;   /* as the driver would use it: 0 is CU_STREAM_LEGACY unless _ptsz       */
+    const char *name;  /* kernel name if known; static or module-lifetime storage              */
     uint64_t sig;
     /* accesses: addresses inside our reservations; vm_rt_op_before finds their blocks */
     struct vm_op_access {
         CUdeviceptr addr;
-        size_t bytes;    /* 0: extent unknown                    */
-        uint32_t block;  /* index, set by vm_rt_op_before        */
-        uint8_t mode;    /* enum vm_mode bits                    */
-        uint8_t role;    /* enum vm_role                         */
-        uint8_t device;  /* ordinal of the device that owns it   */
+        size_t bytes;            /* 0: extent unknown                    */
+        uint32_t block;          /* index, set by vm_rt_op_before        */
+        uint8_t mode;            /* enum vm_mode bits                    */
+        uint8_t role;            /* enum vm_role                         */
+        uint8_t device;          /* ordinal of the device that owns it   */
         uint8_t scanned : 1;     /* found by vm_op_scan, not stated        */
         uint8_t regenerates : 1; /* this operation had its block made anew */
-    } *acc, inline_acc[VM_OP_INLINE_ACCESSES];
+    } * acc, inline_acc[VM_OP_INLINE_ACCESSES];
     unsigned nacc, cap;
     uint8_t layer, flags; /* filled in from the library call in progress */
     /* the runtime's own state between before and after */
-    uint64_t g;           /* serial number on its device */
-    uint64_t planned_ns;  /* how long the plan expects it to take; 0: not known */
+    uint64_t g;          /* serial number on its device */
+    uint64_t planned_ns; /* how long the plan expects it to take; 0: not known */
     void *stream_state;
-    CUevent start;        /* timing, NULL if not sampled */
+    CUevent start; /* timing, NULL if not sampled */
     bool per_thread;
-    bool lost;            /* an access could not be noted: out of host memory */
-    bool captured;        /* goes into a graph, is not issued */
+    bool lost;     /* an access could not be noted: out of host memory */
+    bool captured; /* goes into a graph, is not issued */
     bool entered;
 };
 
 void vm_op_init(struct vm_op *op, enum vm_op_kind kind, CUstream stream, bool per_thread_default);
-/* Add what the call states: [addr, addr+bytes) with a mode; ignored if not ours. A VM_WRITE|VM_TOTAL
- * that does not cover the whole block loses VM_TOTAL. bytes 0 = the whole block, extent unknown. */
+/* Add what the call states: [addr, addr+bytes) with a mode; ignored if not ours. A
+ * VM_WRITE|VM_TOTAL that does not cover the whole block loses VM_TOTAL. bytes 0 = the whole block,
+ * extent unknown. */
 void vm_op_touch(struct vm_op *op, CUdeviceptr addr, size_t bytes, unsigned mode, unsigned role);
 /* A rectangle of `height` rows of `width` bytes, `pitch` apart. */
 void vm_op_touch_2d(struct vm_op *op, CUdeviceptr addr, size_t width, size_t height, size_t pitch,
@@ -113,8 +114,8 @@ CUresult vm_rt_op_before(struct vm_op *op);
 /* After forwarding, with the driver's answer. Frees what vm_op_* allocated. */
 void vm_rt_op_after(struct vm_op *op, CUresult result);
 
-/* A library call (cuDNN, cuBLAS) begins / ends on this thread: its launches take modes and roles from
- * it. Calls nest; only the outermost counts. The struct lives on the hook's stack. */
+/* A library call (cuDNN, cuBLAS) begins / ends on this thread: its launches take modes and roles
+ * from it. Calls nest; only the outermost counts. The struct lives on the hook's stack. */
 struct vm_libcall {
     uint64_t sig;
     const char *name;
@@ -134,7 +135,8 @@ void vm_rt_libcall_touch(struct vm_libcall *call, const void *devptr, size_t byt
                          unsigned role);
 void vm_rt_libcall_end(struct vm_libcall *call);
 
-/* Device addresses in data that the program copies to the device (pointer tables): pins the blocks. */
+/* Device addresses in data that the program copies to the device (pointer tables): pins the blocks.
+ */
 void vm_rt_escape_scan(const void *host, size_t bytes);
 
 /* ---- streams, synchronisation ---------------------------------------------------------------- */
@@ -153,11 +155,12 @@ void vm_rt_poke(void);
 
 /* ---- capture and graphs ---------------------------------------------------------------------- */
 
-/* A capture is about to begin on `s`: what streams have under way can be waited for only from marks left now. */
+/* A capture is about to begin on `s`: what streams have under way can be waited for only from marks
+ * left now. */
 void vm_rt_capture_soon(CUstream s);
-/* A capture begins on `s` (after success) / ended (`graph` NULL: it was invalidated). While one is open
- * the runtime records and moves nothing by itself. Blocks named in a capture, or by a node of a
- * graph, stay on the device until the graph and all executables made from it are gone. */
+/* A capture begins on `s` (after success) / ended (`graph` NULL: it was invalidated). While one is
+ * open the runtime records and moves nothing by itself. Blocks named in a capture, or by a node of
+ * a graph, stay on the device until the graph and all executables made from it are gone. */
 void vm_rt_capture_begin(CUstream s);
 void vm_rt_capture_end(CUstream s, CUgraph graph);
 bool vm_rt_capturing(CUstream s);

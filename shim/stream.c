@@ -45,7 +45,8 @@ struct vm_stream *vm_stream_get(struct vm_device *d, CUstream handle, bool per_t
     s->cap = VM_TICKS;
     s->number = d->next_stream++;
     d->streams[d->nstreams++] = s;
-    /* pages that were called back while being copied out are waited for by the streams known then */
+    /* pages that were called back while being copied out are waited for by the streams known then
+     */
     if (d->out_flight.count > 0 && !vm_stream_is_capturing(d, s)) {
         size_t last = (d->out_flight.head + d->out_flight.count - 1) % d->out_flight.cap;
         (void)vm_drv.p_cuStreamWaitEvent(handle, d->out_flight.items[last].event, 0);
@@ -90,8 +91,9 @@ static void drop_front(struct vm_device *d, struct vm_stream *s)
     s->count--;
 }
 
-/* The work of a destroyed stream goes on; its ticks' events stay queryable, so it is kept, without a
- * handle, until they are done. What has no tick yet gets one first (the caller destroys it after). */
+/* The work of a destroyed stream goes on; its ticks' events stay queryable, so it is kept, without
+ * a handle, until they are done. What has no tick yet gets one first (the caller destroys it
+ * after). */
 void vm_stream_forget(struct vm_device *d, CUstream handle)
 {
     for (unsigned i = 0; i < d->nstreams; i++) {

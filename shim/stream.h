@@ -15,13 +15,15 @@ void vm_stream_issued(struct vm_stream *s, uint64_t g);
 int vm_stream_tick(struct vm_device *d, struct vm_stream *s);
 /* Leaves a tick on every stream with work that has none: the frontier of now. */
 void vm_streams_tick(struct vm_device *d);
-/* Are all operations up to g, on every stream, done? Never waits; leaves ticks where it needs them. */
+/* Are all operations up to g, on every stream, done? Never waits; leaves ticks where it needs them.
+ */
 bool vm_streams_reached(struct vm_device *d, uint64_t g);
 /* Makes `s` wait, on the device, for what the other streams were given up to g. */
 CUresult vm_stream_join(struct vm_device *d, struct vm_stream *s, uint64_t g);
 /* The host waited for the whole context: operations up to g are done on every stream. */
 void vm_streams_idle(struct vm_device *d, uint64_t g);
-/* Last operation whose result the host may be looking at without a further call; 0 if all are done. */
+/* Last operation whose result the host may be looking at without a further call; 0 if all are done.
+ */
 uint64_t vm_streams_host_visible(struct vm_device *d);
 
 /* Does what is issued on s go into a graph? Asks the driver only while a capture is open. */

@@ -136,7 +136,8 @@ void vm_rt_capture_soon(CUstream s)
     if (!d)
         return;
     pthread_mutex_lock(&d->lock);
-    vm_stream_get(d, s, s == CU_STREAM_PER_THREAD); /* a stream that is new to us may get waits of ours */
+    vm_stream_get(d, s,
+                  s == CU_STREAM_PER_THREAD); /* a stream that is new to us may get waits of ours */
     vm_streams_tick(d);
     pthread_mutex_unlock(&d->lock);
 }

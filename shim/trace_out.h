@@ -7,10 +7,11 @@
 
 struct vm_trace_out;
 
-/* NULL when path is empty or cannot be written (one line was logged). %p becomes the process id; further
- * devices get ".devN" behind the name. */
+/* NULL when path is empty or cannot be written (one line was logged). %p becomes the process id;
+ * further devices get ".devN" behind the name. */
 struct vm_trace_out *vm_trace_out_open(const char *path, int device);
-/* Writes the trace, renames the file into place, frees *o. What fails is logged; nothing is kept then. */
+/* Writes the trace, renames the file into place, frees *o. What fails is logged; nothing is kept
+ * then. */
 void vm_trace_out_close(struct vm_trace_out *o, const struct vm_trace *t);
 
 #endif

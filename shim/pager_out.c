@@ -1,0 +1,324 @@
+/* How pages leave: the wait for their frontier, the copy, and unmapping (pager.h). */
+#include <stdlib.h>
+
+#include "block.h"
+#include "chunk_pool.h"
+#include "driver.h"
+#include "host_pool.h"
+#include "hosted.h"
+#include "pager.h"
+#include "pager_queues.h"
+#include "stream.h"
+
+/* Bytes that share one event. */
+#define VM_RUN_BYTES (UINT64_C(32) << 20)
+
+static uint32_t run_limit(const struct vm_device *d)
+{
+    uint64_t n = VM_RUN_BYTES >> d->page_shift;
+    return n < 1 ? 1 : n > 64 ? 64 : (uint32_t)n;
+}
+
+int vm_pager_out(struct vm_device *d, uint64_t page, uint64_t g, bool drop)
+{
+    struct vm_page *pg = &d->pages[page];
+    if (pg->state != VM_PG_RESIDENT)
+        return 0;
+    if (vm_wait_push(pg->live == 0 ? &d->dead_wait : &d->out_wait, page, g) != 0)
+        return VM_ENOMEM;
+    pg->out_g = g;
+    if (drop)
+        pg->flags |= VM_PGF_DROP;
+    else
+        pg->flags &= (uint8_t)~VM_PGF_DROP;
+    vm_page_set_state(d, page, VM_PG_WAIT_OUT);
+    return 0;
+}
+
+/* A clean page that is resident can do without its host copy. */
+static bool steal_host_slot(struct vm_device *d, uint32_t *slot)
+{
+    for (uint32_t c = 0; c < d->nchunks; c++) {
+        uint64_t p = d->chunks[c].page;
+        if (p == UINT64_MAX || d->pages[p].host == VM_NO || d->pages[p].state != VM_PG_RESIDENT)
+            continue;
+        *slot = d->pages[p].host;
+        d->pages[p].host = VM_NO;
+        d->pages[p].copied_g = 0;
+        return true;
+    }
+    return false;
+}
+
+static bool get_host_slot(struct vm_device *d, uint64_t page)
+{
+    struct vm_page *pg = &d->pages[page];
+    if (pg->host != VM_NO)
+        return true;
+    uint32_t slot;
+    if (vm_host_slot_take(d, &slot) != 0 && !steal_host_slot(d, &slot))
+        return false;
+    pg->host = slot;
+    return true;
+}
+
+static bool host_holds(const struct vm_device *d, uint64_t page)
+{
+    const struct vm_page *pg = &d->pages[page];
+    return pg->host != VM_NO && pg->copied_g >= vm_page_written(d, page);
+}
+
+enum leaving { LEAVE_STALE, LEAVE_CANCEL, LEAVE_BARE, LEAVE_COPY };
+
+/* What the head of the queue comes to, now that its frontier is reached. */
+static enum leaving judge(struct vm_device *d, uint64_t page, uint64_t g)
+{
+    struct vm_page *pg = &d->pages[page];
+    if (pg->state != VM_PG_WAIT_OUT || pg->out_g != g)
+        return LEAVE_STALE;
+    if (vm_page_pinned(d, page))
+        return LEAVE_CANCEL;
+    if (!vm_page_matters(d, page) || (pg->flags & VM_PGF_DROP))
+        return LEAVE_BARE;
+    if (host_holds(d, page))
+        return LEAVE_BARE;
+    return get_host_slot(d, page) ? LEAVE_COPY : LEAVE_CANCEL;
+}
+
+/* The page may be unmapped: no copy is needed, or it is done. */
+static void ready(struct vm_device *d, uint64_t page, uint64_t g)
+{
+    if (vm_wait_push(&d->unmap_wait, page, g) != 0)
+        vm_page_set_state(d, page, VM_PG_RESIDENT); /* out of host memory: it stays */
+}
+
+static CUresult copy_out(struct vm_device *d, uint64_t page, uint64_t n)
+{
+    CUresult r = CUDA_SUCCESS;
+    for (uint64_t i = 0, k; i < n && r == CUDA_SUCCESS; i += k) {
+        for (k = 1; i + k < n; k++)
+            if (!vm_host_slots_adjacent(d, d->pages[page + i + k - 1].host,
+                                        d->pages[page + i + k].host))
+                break;
+        r = vm_drv.p_cuMemcpyDtoHAsync_v2(vm_host_slot_addr(d, d->pages[page + i].host),
+                                          vm_page_addr(d, page + i), k << d->page_shift,
+                                          d->out_stream);
+    }
+    return r;
+}
+
+/* Starts the copies of n adjacent pages whose frontier is reached. */
+static void leave_copy(struct vm_device *d, uint64_t page, uint32_t n, uint64_t g)
+{
+    CUevent e = vm_event_take(d);
+    CUresult r =
+        e ? vm_pages_access(d, page, n, CU_MEM_ACCESS_FLAGS_PROT_READ) : CUDA_ERROR_UNKNOWN;
+    if (r == CUDA_SUCCESS)
+        r = copy_out(d, page, n);
+    if (r == CUDA_SUCCESS)
+        r = vm_drv.p_cuEventRecord(e, d->out_stream);
+    if (r == CUDA_SUCCESS && vm_flight_push(&d->out_flight, e, page, n, g) != 0)
+        r = CUDA_ERROR_UNKNOWN;
+    for (uint64_t p = page; p < page + n; p++) {
+        struct vm_page *pg = &d->pages[p];
+        if (r == CUDA_SUCCESS) {
+            vm_page_set_state(d, p, VM_PG_LEAVING);
+            pg->copied_g = vm_page_written(d, p);
+        } else {
+            vm_page_set_state(d, p, VM_PG_RESIDENT);
+            pg->copied_g = 0; /* the slot may be half written */
+        }
+    }
+    if (r == CUDA_SUCCESS) {
+        d->out_bytes += (uint64_t)n << d->page_shift;
+        return;
+    }
+    d->failed_moves++;
+    vm_pages_access(d, page, n, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    vm_event_give(d, e);
+}
+
+/* The first page whose turn it is: its frontier is reached, or its wait came to nothing. */
+static bool due(struct vm_device *d, const struct vm_waiting *w, uint64_t *page, uint64_t *g)
+{
+    if (w->count == 0)
+        return false;
+    *page = w->items[0].page;
+    *g = w->items[0].g;
+    const struct vm_page *pg = &d->pages[*page];
+    return pg->state != VM_PG_WAIT_OUT || pg->out_g != *g || vm_streams_reached(d, *g);
+}
+
+/* More pages of the same wait that follow this one and need a copy too. */
+static uint32_t run_of_copies(struct vm_device *d, uint64_t page, uint64_t g)
+{
+    struct vm_waiting *w = &d->out_wait;
+    uint32_t n = 1;
+    while (n < run_limit(d) && w->count > 0 && w->items[0].page == page + n && w->items[0].g == g &&
+           judge(d, page + n, g) == LEAVE_COPY) {
+        vm_wait_pop(w);
+        n++;
+    }
+    return n;
+}
+
+bool vm_pager_pump_waiting(struct vm_device *d, struct vm_waiting *w)
+{
+    bool moved = false;
+    uint64_t page, g;
+    while (d->out_flight.count < VM_FLIGHTS_MAX && due(d, w, &page, &g)) {
+        enum leaving how = judge(d, page, g);
+        vm_wait_pop(w);
+        moved = true;
+        if (how == LEAVE_CANCEL)
+            vm_page_set_state(d, page, VM_PG_RESIDENT);
+        if (how == LEAVE_BARE)
+            ready(d, page, g);
+        if (how == LEAVE_COPY)
+            leave_copy(d, page, run_of_copies(d, page, g), g);
+    }
+    return moved;
+}
+
+/* Dead pages need no copy and so do not wait for one. */
+bool vm_pager_pump_dead(struct vm_device *d)
+{
+    bool moved = false;
+    uint64_t page, g;
+    while (due(d, &d->dead_wait, &page, &g)) {
+        if (d->pages[page].live == 0 && (d->pages[page].flags & VM_PGF_HOSTED)) {
+            if (!vm_streams_reached(d, g))
+                break;
+            vm_unhost_page(d, page);
+            vm_page_set_state(d, page, VM_PG_EMPTY);
+            vm_page_forget_host(d, page);
+        }
+        enum leaving how = judge(d, page, g);
+        if (how ==
+            LEAVE_COPY) /* a block moved in meanwhile, and was written: its turn, not this wait's */
+            how = LEAVE_CANCEL;
+        vm_wait_pop(&d->dead_wait);
+        moved = true;
+        if (how == LEAVE_CANCEL)
+            vm_page_set_state(d, page, VM_PG_RESIDENT);
+        if (how == LEAVE_BARE)
+            ready(d, page, g);
+    }
+    return moved;
+}
+
+/* The copies of a flight are done. */
+void vm_pager_landed_out(struct vm_device *d, const struct vm_flight *f)
+{
+    for (uint64_t p = f->page; p < f->page + f->npages; p++) {
+        struct vm_page *pg = &d->pages[p];
+        if (pg->state != VM_PG_LEAVING || pg->out_g != f->g)
+            continue; /* it was called back meanwhile, or is leaving anew */
+        if (pg->flags & VM_PGF_ORPHAN) {
+            pg->flags &= (uint8_t)~VM_PGF_ORPHAN;
+            vm_page_forget_host(d, p);
+        }
+        ready(d, p, f->g);
+    }
+}
+
+/* ---- unmapping ------------------------------------------------------------------------------- */
+
+static int by_page(const void *a, const void *b)
+{
+    const struct vm_waiter *x = a, *y = b;
+    return x->page < y->page ? -1 : x->page > y->page;
+}
+
+static bool still_leaving(const struct vm_device *d, const struct vm_waiter *w)
+{
+    const struct vm_page *pg = &d->pages[w->page];
+    return (pg->state == VM_PG_WAIT_OUT || pg->state == VM_PG_LEAVING) && pg->out_g == w->g;
+}
+
+/* Nothing that matters is lost with its chunk. */
+static bool may_go(const struct vm_device *d, uint64_t page)
+{
+    if (vm_page_pinned(d, page))
+        return false;
+    return !vm_page_matters(d, page) || (d->pages[page].flags & VM_PGF_DROP) || host_holds(d, page);
+}
+
+/* What is left of an unmapped page: contents on the host, or nothing. */
+static void gone(struct vm_device *d, uint64_t page)
+{
+    struct vm_page *pg = &d->pages[page];
+    bool matters = vm_page_matters(d, page), drop = (pg->flags & VM_PGF_DROP) != 0;
+    vm_chunk_give(d, pg->chunk);
+    pg->chunk = VM_NO;
+    pg->flags &= (uint8_t)~VM_PGF_ORPHAN;
+    if (matters && !drop) {
+        vm_page_set_state(d, page, VM_PG_AWAY);
+        vm_host_page(d, page);
+        return;
+    }
+    if (matters && drop) {
+        pg->flags |= VM_PGF_LOST;
+        d->dropped_bytes += d->page_bytes;
+    }
+    vm_page_set_state(d, page, VM_PG_EMPTY);
+    vm_page_forget_host(d, page);
+}
+
+/* It stays after all: an operation wants it, or the driver refused. */
+static void stay(struct vm_device *d, uint64_t page)
+{
+    if (d->pages[page].state == VM_PG_LEAVING)
+        vm_pages_access(d, page, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    vm_page_set_state(d, page, VM_PG_RESIDENT);
+}
+
+/* Unmapping may wait for all work of the device, copies included (facts on synchronisation), so it
+ * is done in one go, when the device has nothing to do that matters: d->patience_ns is what an idle
+ * device may wait for copies in flight. Where unmapping was seen not to wait, it is done at once.
+ */
+static bool may_unmap(struct vm_device *d)
+{
+    if (!d->unmap_waits || d->patience_ns == UINT64_MAX)
+        return true;
+    if (d->missing > d->unmap_wait.count + d->nfree_chunks && d->out_flight.count > 0)
+        return false; /* an operation needs more than that: once is better than twice */
+    if (!vm_streams_reached(d, d->g))
+        return false;
+    uint64_t pages = d->in_flight.count;
+    for (size_t i = 0; i < d->out_flight.count; i++)
+        pages += d->out_flight.items[(d->out_flight.head + i) % d->out_flight.cap].npages;
+    double bps = d->link.in_bps > 0 ? d->link.in_bps : 12e9;
+    return (double)(pages << d->page_shift) / bps * 1e9 <= (double)d->patience_ns;
+}
+
+bool vm_pager_pump_unmap(struct vm_device *d)
+{
+    struct vm_waiting *w = &d->unmap_wait;
+    if (w->count == 0 || !may_unmap(d))
+        return false;
+    qsort(w->items, w->count, sizeof *w->items, by_page);
+    for (size_t i = 0, n; i < w->count; i += n) {
+        uint64_t page = w->items[i].page;
+        n = 1;
+        if (!still_leaving(d, &w->items[i]))
+            continue;
+        if (!may_go(d, page)) {
+            stay(d, page);
+            continue;
+        }
+        while (i + n < w->count && w->items[i + n].page == page + n &&
+               still_leaving(d, &w->items[i + n]) && may_go(d, page + n))
+            n++;
+        bool ok = vm_drv.p_cuMemUnmap(vm_page_addr(d, page), n << d->page_shift) == CUDA_SUCCESS;
+        d->failed_moves += ok ? 0 : 1;
+        for (uint64_t p = page; p < page + n; p++) {
+            if (ok)
+                gone(d, p);
+            else
+                stay(d, p);
+        }
+    }
+    w->count = 0;
+    return true;
+}
