@@ -154,11 +154,11 @@ static void spin(const char *mode)
     while (!flag)
         ;
 }
-Test(order, the_device_goes_on_while_the_host_spins, .timeout = 20)
+Test(order, the_device_goes_on_while_the_host_spins)
 {
     spin("functional");
 }
-Test(order, the_device_goes_on_while_the_host_spins_timing, .timeout = 20)
+Test(order, the_device_goes_on_while_the_host_spins_timing)
 {
     spin("timing");
 }
@@ -207,11 +207,11 @@ static void threads(const char *mode)
     for (unsigned k = 0; k < 4 && mode[0] == 'f'; k++)
         cr_assert_eq(out[k], 50);
 }
-Test(order, threads_functional, .timeout = 60)
+Test(order, threads_functional)
 {
     threads("functional");
 }
-Test(order, threads_timing, .timeout = 60)
+Test(order, threads_timing)
 {
     threads("timing");
 }
@@ -303,11 +303,11 @@ static void words_in(const char *mode)
     OK(cuStreamBatchMemOp(t, 2, p, 0));
     OK(cuStreamSynchronize(t));
 }
-Test(order, words_functional, .timeout = 30)
+Test(order, words_functional)
 {
     words_in("functional");
 }
-Test(order, words_timing, .timeout = 30)
+Test(order, words_timing)
 {
     words_in("timing");
 }
