@@ -429,6 +429,15 @@ static int make(const struct vm_page_units *u, const struct vm_machine *m, uint6
     return rc;
 }
 
+/* Does this use find undefined or dead contents? */
+static bool is_fresh(const struct vm_page_units *u, const struct vm_page_unit *un, uint32_t use)
+{
+    if (use == un->use && !(un->flags & VM_UNIT_CYCLIC))
+        return true;
+    uint32_t before = use > un->use ? use - 1 : un->use + un->nuses - 1;
+    return !(u->uses[before].flags & VM_PU_LIVE_AFTER);
+}
+
 double vm_schedule_window(const struct vm_page_units *u, const struct vm_machine *m)
 {
     uint64_t most = 0;
@@ -437,7 +446,7 @@ double vm_schedule_window(const struct vm_page_units *u, const struct vm_machine
         uint64_t fresh = 0;
         for (uint32_t r = u->op_first[k]; r < u->op_first[k + 1]; r++) {
             const struct vm_page_unit *un = &u->units[u->refs[r].unit];
-            if (u->refs[r].use == un->use && !(un->flags & VM_UNIT_CYCLIC))
+            if (is_fresh(u, un, u->refs[r].use))
                 fresh += un->npages;
         }
         most = fresh > most ? fresh : most;
@@ -591,7 +600,7 @@ static bool make_room_earlier(const struct vm_page_units *u, uint32_t k, uint32_
 
     for (uint32_t r = u->op_first[k]; r < u->op_first[k + 1]; r++) {
         const struct vm_page_unit *un = &u->units[u->refs[r].unit];
-        if (u->refs[r].use == un->use && !(un->flags & VM_UNIT_CYCLIC))
+        if (is_fresh(u, un, u->refs[r].use))
             fresh += un->npages;
     }
     for (uint32_t i = 1; i <= ops && i < n && fresh; i++) {
