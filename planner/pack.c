@@ -152,7 +152,7 @@ int vm_pack_search(const struct vm_pack_problem *p, const struct vm_pack_options
 }
 
 /* Nodes of one search in the first round of a descent, for each item. */
-#define ROUND_NODES 40
+#define ROUND_NODES 10
 
 /* What a descent needs to know from one search to the next. */
 struct descent {
@@ -209,8 +209,8 @@ static int descend(struct descent *d, struct vm_error *why)
     return VM_OK;
 }
 
-int vm_pack(const struct vm_pack_problem *p, const struct vm_pack_options *opt, uint64_t *offsets,
-            struct vm_pack_result *res, struct vm_error *why)
+static int pack_rest(const struct vm_pack_problem *p, const struct vm_pack_options *opt, uint64_t *offsets,
+                     struct vm_pack_result *res, struct vm_error *why)
 {
     struct vm_pack_options sub = *opt;
     struct vm_pack_result out, found;
@@ -242,4 +242,67 @@ int vm_pack(const struct vm_pack_problem *p, const struct vm_pack_options *opt, 
     }
     *res = out;
     return VM_OK;
+}
+
+/* Items that are live from the first moment to the last conflict with all others: they may as well lie
+ * at the bottom, and the rest is a smaller problem. rest[] and original[] get what remains; *base the
+ * bytes at the bottom. Not where offsets are constrained (fixed items, alignments): *base is 0 then. */
+static size_t set_aside(const struct vm_pack_problem *p, uint64_t *offsets, struct vm_pack_item *rest,
+                        uint32_t *original, uint64_t *base)
+{
+    uint64_t first = UINT64_MAX, last = 0;
+    size_t n = 0;
+    int free_to_move = 1;
+    *base = 0;
+    for (size_t i = 0; i < p->nitems; i++) {
+        const struct vm_pack_item *it = &p->items[i];
+        first = it->lower < first ? it->lower : first;
+        last = it->upper > last ? it->upper : last;
+        free_to_move &= it->fixed == VM_UNPLACED && it->align <= 1;
+    }
+    for (size_t i = 0; i < p->nitems; i++) {
+        const struct vm_pack_item *it = &p->items[i];
+        if (free_to_move && it->lower == first && it->upper == last && it->ngaps == 0) {
+            offsets[i] = *base;
+            *base += it->size;
+            continue;
+        }
+        original[n] = (uint32_t)i;
+        rest[n++] = *it;
+    }
+    return n;
+}
+
+int vm_pack(const struct vm_pack_problem *p, const struct vm_pack_options *opt, uint64_t *offsets,
+            struct vm_pack_result *res, struct vm_error *why)
+{
+    uint64_t live = 0, base = 0;
+    int status = vm_pack_max_live(p, &live, why); /* refuses bad problems */
+    if (status)
+        return status;
+    struct vm_pack_item *rest = malloc((p->nitems + 1) * sizeof *rest);
+    uint32_t *original = malloc((p->nitems + 1) * sizeof *original);
+    uint64_t *inner = malloc((p->nitems + 1) * sizeof *inner);
+    if (!rest || !original || !inner) {
+        status = vm_pack_refuse(why, VM_ENOMEM, "no memory to pack %zu items", p->nitems);
+    } else {
+        struct vm_pack_problem sub = {rest, set_aside(p, offsets, rest, original, &base), p->gaps, p->ngaps};
+        struct vm_pack_options above = *opt;
+        struct vm_pack_result out;
+        above.capacity = opt->capacity > base ? opt->capacity - base : 0;
+        if (base == 0 || (opt->capacity && opt->capacity <= base)) {
+            status = pack_rest(p, opt, offsets, res, why);
+        } else {
+            status = pack_rest(&sub, &above, inner, &out, why);
+            for (size_t k = 0; k < sub.nitems && status >= 0; k++)
+                offsets[original[k]] = inner[k] + base;
+            if (status >= 0)
+                *res = (struct vm_pack_result){out.height + base, out.max_live + base, out.bound + base,
+                                               out.nodes};
+        }
+    }
+    free(rest);
+    free(original);
+    free(inner);
+    return status;
 }

@@ -252,7 +252,7 @@ int vm_search_init(struct vm_search *s, const struct vm_pack_problem *p, const s
         for (uint32_t t = 0; t < s->nsections; t++)
             s->weight[t] = 1;
         s->slack_bias = (double)capacity / 10;
-        s->expired_every = 200000 / (s->n + 1) + 1;
+        s->expired_every = 20000 / (s->n + 1) + 1;
         s->arena = malloc((2 * (size_t)s->n + 1) * sizeof *s->arena);
         status = s->arena ? VM_OK : VM_ENOMEM;
     }

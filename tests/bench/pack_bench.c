@@ -4,11 +4,12 @@
  *   pack_bench best FILE SECONDS              fast packing, then search for at most SECONDS
  *   pack_bench fast FILE                      fast packing
  *   pack_bench oplog FILE SECONDS             an operator log (DTR) as buffers: like `best`
+ *   pack_bench trace FILE SECONDS             one iteration of a trace: like `best`, and its blocks paged
  *   pack_bench scale KIND N                   generated iteration, KIND = training or tile:FILE: packed,
  *                                             then placed in pages and scheduled
  *
  * Times are CPU seconds of this thread; `q` is the time qsort takes for 10^6 random 64-bit keys,
- * measured in the same process. Every packing is verified. Exit status 1: it failed or was wrong. */
+ * measured in the same process. Every packing is verified. `trace` prints a second object. Exit status 1: it failed or was wrong. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 
 #include "import_dtr.h"
 #include "iteration.h"
+#include "loaded.h"
 #include "pack_csv.h"
 #include "pack_scale.h"
 #include "schedule.h"
@@ -127,12 +129,13 @@ static int run_csv(const char *path, enum way way, uint64_t capacity, double lim
     return rc;
 }
 
-/* The blocks of an iteration as a packing problem: time is the order of allocations and frees. */
-static struct vm_pack_item *items_of(const struct vm_iteration *it, size_t *n)
+/* The blocks of an iteration as a packing problem: time is the order of allocations and frees. A block
+ * that is freed before it is allocated wraps: what lies between is a gap. */
+static struct vm_pack_item *items_of(const struct vm_iteration *it, struct vm_pack_span *gaps, size_t *n)
 {
     struct vm_pack_item *items = calloc(it->nblocks + 1, sizeof *items);
     for (size_t b = 0; items && b < it->nblocks; b++)
-        items[b] = (struct vm_pack_item){.size = it->blocks[b].size, .upper = it->nmem + 1,
+        items[b] = (struct vm_pack_item){.size = it->blocks[b].size, .upper = it->nmem + 2,
                                          .fixed = VM_UNPLACED};
     for (size_t k = 0; items && k < it->nmem; k++) {
         if (it->mem[k].is_free)
@@ -140,6 +143,14 @@ static struct vm_pack_item *items_of(const struct vm_iteration *it, size_t *n)
         else
             items[it->mem[k].block].lower = k + 1;
     }
+    for (size_t b = 0; items && b < it->nblocks; b++)
+        if (items[b].upper <= items[b].lower) {
+            gaps[b] = (struct vm_pack_span){items[b].upper, items[b].lower};
+            items[b].gap = (uint32_t)b;
+            items[b].ngaps = 1;
+            items[b].lower = 0;
+            items[b].upper = it->nmem + 2;
+        }
     *n = it->nblocks;
     return items;
 }
@@ -161,10 +172,12 @@ static int run_oplog(const char *path, double limit)
         return 1;
     }
     size_t n = 0;
-    struct vm_pack_item *items = items_of(&it, &n);
-    struct vm_pack_problem p = {.items = items, .nitems = n};
+    struct vm_pack_span *gaps = calloc(it.nblocks + 1, sizeof *gaps);
+    struct vm_pack_item *items = items_of(&it, gaps, &n);
+    struct vm_pack_problem p = {.items = items, .nitems = n, .gaps = gaps, .ngaps = n};
     int rc = run_problem(path, &p, WAY_BEST, 0, limit);
     free(items);
+    free(gaps);
     vm_iteration_fini(&it);
     vm_trace_fini(&t);
     return rc;
@@ -198,7 +211,8 @@ static int plan_schedule(const struct vm_iteration *it, const struct vm_machine 
 static int rounded_live(const struct vm_pack_problem *p, struct vm_pack_item *items, uint64_t page,
                         uint64_t *bytes, struct vm_error *why)
 {
-    struct vm_pack_problem rounded = {.items = items, .nitems = p->nitems};
+    struct vm_pack_problem rounded = *p;
+    rounded.items = items;
     for (size_t i = 0; i < p->nitems; i++)
         if (items[i].size >= page)
             items[i].size = (items[i].size + page - 1) / page * page;
@@ -216,7 +230,7 @@ static int measure_scale(const struct vm_iteration *it, struct vm_pack_item *ite
 {
     struct vm_machine m = {.page_bytes = (uint64_t)2 << 20, .out_bps = 12.8e9, .in_bps = 12.8e9,
                            .out_duplex_bps = 11e9, .in_duplex_bps = 11e9};
-    struct vm_pack_problem p = {.items = items, .nitems = it->nblocks};
+    struct vm_pack_problem p = {.items = items, .nitems = it->nblocks}; /* nothing wraps */
     struct vm_pack_options opt = {0};
     struct vm_pack_result res;
     r->q = measure_q();
@@ -252,7 +266,7 @@ static int run_scale(const char *kind, size_t n)
     if (make_scale_iteration(kind, n, &it))
         return 1;
     size_t nitems = 0;
-    struct vm_pack_item *items = items_of(&it, &nitems);
+    struct vm_pack_item *items = items_of(&it, NULL, &nitems);
     uint64_t *offsets = calloc(it.nblocks + 1, sizeof *offsets);
     int status = measure_scale(&it, items, offsets, &r, &why);
     if (status)
@@ -273,6 +287,41 @@ static int run_scale(const char *kind, size_t n)
     return status != VM_OK;
 }
 
+/* One iteration of a recorded trace. Paged first, in pages of 2 MiB, with the blocks where the program
+ * put them free to move; `paged` is the pool over the most bytes live in whole pages. */
+static int run_trace(const char *path, double limit)
+{
+    struct loaded l = {0};
+    struct vm_machine m = {.page_bytes = (uint64_t)2 << 20};
+    struct vm_error why = {{0}};
+    uint64_t pool = 0, rounded = 0;
+    size_t n = 0;
+    if (loaded_read(&l, "bench", path))
+        return 1;
+    for (size_t b = 0; b < l.it.nblocks; b++)
+        l.it.blocks[b].fixed_offset = VM_UNPLACED;
+    struct vm_pack_span *gaps = calloc(l.it.nblocks + 1, sizeof *gaps);
+    struct vm_pack_item *items = items_of(&l.it, gaps, &n);
+    uint64_t *offsets = calloc(n + 1, sizeof *offsets);
+    struct vm_pack_problem p = {.items = items, .nitems = n, .gaps = gaps, .ngaps = n};
+    int status = vm_place(&l.it, &m, 0, offsets, &pool, &why);
+    if (status == VM_OK)
+        status = vm_verify_packing(&p, offsets, 0, NULL, &why);
+    int rc = status != VM_OK;
+    if (rc)
+        fprintf(stderr, "pack_bench: %s: %s\n", path, why.text);
+    else
+        rc = run_problem(path, &p, WAY_BEST, 0, limit);
+    if (rc == 0 && rounded_live(&p, items, m.page_bytes, &rounded, &why) == VM_OK)
+        printf("{\"pool_bytes\": %" PRIu64 ", \"rounded_live\": %" PRIu64 "}\n", pool,
+               (rounded + m.page_bytes - 1) / m.page_bytes * m.page_bytes);
+    free(items);
+    free(gaps);
+    free(offsets);
+    loaded_free(&l);
+    return rc;
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -284,9 +333,11 @@ int main(int argc, char **argv)
         return run_csv(argv[2], WAY_FAST, 0, 0);
     if (strcmp(what, "oplog") == 0 && argc == 4)
         return run_oplog(argv[2], atof(argv[3]));
+    if (strcmp(what, "trace") == 0 && argc == 4)
+        return run_trace(argv[2], atof(argv[3]));
     if (strcmp(what, "scale") == 0 && argc == 4)
         return run_scale(argv[2], strtoull(argv[3], NULL, 10));
     fprintf(stderr, "usage: pack_bench search FILE CAPACITY SECONDS | best FILE SECONDS | fast FILE | "
-                    "oplog FILE SECONDS | scale KIND N\n");
+                    "oplog FILE SECONDS | trace FILE SECONDS | scale KIND N\n");
     return 2;
 }
