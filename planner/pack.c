@@ -152,7 +152,7 @@ int vm_pack_search(const struct vm_pack_problem *p, const struct vm_pack_options
 }
 
 /* Nodes of one search in the first round of a descent, for each item. */
-#define ROUND_NODES 10
+#define ROUND_NODES 2
 
 /* What a descent needs to know from one search to the next. */
 struct descent {

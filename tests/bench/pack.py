@@ -26,7 +26,7 @@ TRAINERS = [
     ("overfeat b128", "overfeat", ["--batch", "128"]),
     ("googlenet b128", "googlenet", ["--batch", "128"]),
     ("resnet b32", "resnet-imagenet", ["--batch", "32"]),
-    ("lstm 128 steps", "lstm", ["--steps", "128"]),
+    ("lstm 128 steps", "lstm", ["--set", "hidden=1024", "--batch", "64", "--steps", "128"]),
 ]
 
 
