@@ -25,11 +25,11 @@ def nets():
              ("resnet20", "resnet", ["--set", "size=16", "--batch", 4, "--iters", 6]),
              ("lstm", "lstm", ["--set", "hidden=48", "--set", "layers=2", "--steps", 24,
                                "--batch", 16, "--iters", 6])]
-    for row in table:
-        row[2].extend(["--workspace", 1 << 16])  # small enough to leave paging something to do
     if digits.exists():
         table.insert(0, ("lenet-digits", "lenet-digits",
                          ["--data", digits, "--batch", 16, "--iters", 12, "--lr", 0.05]))
+    for row in table:
+        row[2].extend(["--workspace", 1 << 16])  # small enough to leave paging something to do
     return table
 
 
