@@ -57,10 +57,11 @@ CUresult vm_rt_alloc(CUdeviceptr *out, size_t bytes, enum vm_alloc_kind kind, CU
         struct vm_block *b = &d->blocks[i];
         *out = b->addr;
         vm_recorder_alloc(d, b);
-        /* As long as nothing has to go for it the memory is there at once, as without us. */
-        uint64_t most = UINT64_MAX;
-        if (!vm_executor_pages(d))
-            vm_pager_fill(d, b->first, b->last - b->first + 1, &most);
+        /* As long as nothing has to go for it the memory is there at once, as without us. Under a plan
+         * that means: unless pages on their way back want it. And the device works meanwhile. */
+        uint64_t there = vm_chunks_available(d), wanted = vm_pager_wanted(d);
+        uint64_t most = !vm_executor_pages(d) ? UINT64_MAX : there > wanted ? there - wanted : 0;
+        vm_pager_fill(d, b->first, b->last - b->first + 1, &most);
     } else {
         vm_log(ALLOC_REFUSED, (unsigned long long)bytes, (unsigned long long)(d->block_bytes >> 20),
                (unsigned long long)((d->max_chunks << d->page_shift) >> 20),

@@ -52,13 +52,16 @@ static int start_in(struct vm_device *d, uint64_t page, CUresult *error)
     return 0;
 }
 
+/* Dead pages that are sent away at a time for pages that wait to come back. */
+#define VM_RECYCLE_MOST 64u
+
 /* Pages wait to come back and no chunk is free: dead pages give theirs up, as soon as their last
  * operation is done, those first whose place the plan needs last. */
 static void recycle(struct vm_device *d, size_t wanted)
 {
     uint64_t coming = vm_pager_leaving(d);
-    if (wanted > VM_FLIGHTS_MAX * 4)
-        wanted = VM_FLIGHTS_MAX * 4;
+    if (wanted > VM_RECYCLE_MOST)
+        wanted = VM_RECYCLE_MOST;
     if (coming < wanted)
         vm_pager_recycle(d, wanted - coming);
 }
@@ -67,7 +70,7 @@ static bool pump_in_wait(struct vm_device *d)
 {
     bool moved = false;
     struct vm_queue *q = &d->in_wait;
-    while (q->count > 0 && d->in_flight.count < VM_FLIGHTS_MAX) {
+    while (q->count > 0 && d->in_flight.count < vm_flights_max(d)) {
         uint64_t page = q->items[q->head];
         struct vm_page *pg = &d->pages[page];
         if ((pg->flags & VM_PGF_WANT_IN) && pg->state == VM_PG_AWAY) {

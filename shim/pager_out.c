@@ -15,7 +15,7 @@
 
 static uint32_t run_limit(const struct vm_device *d)
 {
-    uint64_t n = VM_RUN_BYTES >> d->page_shift;
+    uint64_t n = (d->unmap_waits ? VM_RUN_BYTES / 2 : VM_RUN_BYTES) >> d->page_shift;
     return n < 1 ? 1 : n > 64 ? 64 : (uint32_t)n;
 }
 
@@ -166,7 +166,7 @@ bool vm_pager_pump_waiting(struct vm_device *d, struct vm_waiting *w)
 {
     bool moved = false;
     uint64_t page, g;
-    while (d->out_flight.count < VM_FLIGHTS_MAX && due(d, w, &page, &g)) {
+    while (d->out_flight.count < vm_flights_max(d) && due(d, w, &page, &g)) {
         enum leaving how = judge(d, page, g);
         vm_wait_pop(w);
         moved = true;

@@ -7,8 +7,11 @@
 #include "device.h"
 
 /* Copies in flight a direction: enough to keep the engine busy, few enough that an operation's own
- * pages, which go last, are not far behind. */
-#define VM_FLIGHTS_MAX 6u
+ * pages, which go last, are not far behind. Where unmapping waits for the device it waits for these. */
+static inline size_t vm_flights_max(const struct vm_device *d)
+{
+    return d->unmap_waits ? 2 : 6;
+}
 
 /* 0 or VM_ENOMEM, the queue as it was. */
 int vm_queue_push(struct vm_queue *q, uint64_t page);
