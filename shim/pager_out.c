@@ -107,34 +107,44 @@ static CUresult copy_out(struct vm_device *d, uint64_t page, uint64_t n)
     return r;
 }
 
+/* A copy was issued that nothing tells the end of: the host waits for the stream itself. */
+static void drain_out(struct vm_device *d)
+{
+    for (unsigned times = 0; vm_drv.p_cuStreamQuery(d->out_stream) == CUDA_ERROR_NOT_READY; times++)
+        vm_nap(times);
+}
+
 /* Starts the copies of n adjacent pages whose frontier is reached. */
 static void leave_copy(struct vm_device *d, uint64_t page, uint32_t n, uint64_t g)
 {
     CUevent e = vm_event_take(d);
     CUresult r =
         e ? vm_pages_access(d, page, n, CU_MEM_ACCESS_FLAGS_PROT_READ) : CUDA_ERROR_UNKNOWN;
+    bool read_only = r == CUDA_SUCCESS;
     if (r == CUDA_SUCCESS)
         r = copy_out(d, page, n);
     if (r == CUDA_SUCCESS)
         r = vm_drv.p_cuEventRecord(e, d->out_stream);
     if (r == CUDA_SUCCESS && vm_flight_push(&d->out_flight, e, page, n, g) != 0)
         r = CUDA_ERROR_UNKNOWN;
-    for (uint64_t p = page; p < page + n; p++) {
-        struct vm_page *pg = &d->pages[p];
-        if (r == CUDA_SUCCESS) {
-            vm_page_set_state(d, p, VM_PG_LEAVING);
-            pg->copied_g = vm_page_written(d, p);
-        } else {
-            vm_page_set_state(d, p, VM_PG_RESIDENT);
-            pg->copied_g = 0; /* the slot may be half written */
-        }
-    }
     if (r == CUDA_SUCCESS) {
+        for (uint64_t p = page; p < page + n; p++) {
+            vm_page_set_state(d, p, VM_PG_LEAVING);
+            d->pages[p].copied_g = vm_page_written(d, p);
+        }
         d->out_bytes += (uint64_t)n << d->page_shift;
         return;
     }
     d->failed_moves++;
-    vm_pages_access(d, page, n, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    if (read_only)
+        drain_out(d);
+    for (uint64_t p = page; p < page + n; p++) {
+        d->pages[p].copied_g = 0; /* the slot may be half written */
+        if (read_only)
+            vm_page_restore(d, p);
+        else
+            vm_page_set_state(d, p, VM_PG_RESIDENT);
+    }
     vm_event_give(d, e);
 }
 
@@ -269,8 +279,9 @@ static void gone(struct vm_device *d, uint64_t page)
 static void stay(struct vm_device *d, uint64_t page)
 {
     if (d->pages[page].state == VM_PG_LEAVING)
-        vm_pages_access(d, page, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    vm_page_set_state(d, page, VM_PG_RESIDENT);
+        vm_page_restore(d, page);
+    else
+        vm_page_set_state(d, page, VM_PG_RESIDENT);
 }
 
 /* Unmapping may wait for all work of the device, copies included (facts on synchronisation), so it

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "block.h"
 #include "chunk_pool.h"
 #include "driver.h"
 #include "host_pool.h"
@@ -136,4 +137,11 @@ void vm_page_forget_host(struct vm_device *d, uint64_t page)
         vm_host_slot_give(d, pg->host);
     pg->host = VM_NO;
     pg->copied_g = 0;
+}
+
+void vm_page_restore(struct vm_device *d, uint64_t page)
+{
+    CUresult r = vm_pages_access(d, page, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    d->failed_moves += r == CUDA_SUCCESS ? 0 : 1;
+    vm_page_set_state(d, page, r == CUDA_SUCCESS ? VM_PG_RESIDENT : VM_PG_LEAVING);
 }

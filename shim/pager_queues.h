@@ -27,6 +27,9 @@ CUresult vm_pages_map(struct vm_device *d, uint64_t page, uint64_t n);
 /* A chunk for the page, which is not mapped yet: 0 or VM_NOTFOUND. */
 int vm_page_take_chunk(struct vm_device *d, uint64_t page);
 void vm_page_return_chunk(struct vm_device *d, uint64_t page);
+/* A read-only page with its chunk may be written again and is resident; if the driver refuses that it
+ * counts as leaving, and the next operation that needs it tries once more. */
+void vm_page_restore(struct vm_device *d, uint64_t page);
 /* The page's host slot, if it has one, is free again. */
 void vm_page_forget_host(struct vm_device *d, uint64_t page);
 

@@ -199,17 +199,18 @@ void vm_hold_back(struct vm_device *d, uint64_t next_ns)
     if (!d->unmap_waits || d->ahead_ns + next_ns < VM_AHEAD_NS || d->broken != CUDA_SUCCESS)
         return;
     bool pushed = vm_ctx_enter(d), idle = false;
-    for (unsigned times = 0; vm_pager_busy(d) && d->broken == CUDA_SUCCESS;) {
-        d->patience_ns = next_ns / 20;
+    for (unsigned times = 0; !idle && vm_pager_busy(d) && d->broken == CUDA_SUCCESS;) {
         bool moved = vm_pager_pump(d);
         idle = vm_streams_reached(d, d->g);
-        if (idle && !moved)
-            break;
         if (moved)
             times = 0;
-        else
+        else if (!idle)
             pause_unlocked(d, times++);
     }
+    /* The device rests: unmap what may go, start what may come, and on with the operation. */
+    d->patience_ns = next_ns / 20;
+    if (idle && vm_pager_pump(d))
+        vm_pager_pump(d);
     d->patience_ns = 0;
     if (idle)
         d->ahead_ns = 0;

@@ -195,6 +195,30 @@ bool vm_streams_reached(struct vm_device *d, uint64_t g)
     return true;
 }
 
+/* The first tick that is late enough; reached() left one unless it could not. */
+static struct vm_tick *late_tick(struct vm_stream *o, uint64_t g)
+{
+    for (unsigned k = 0; k < o->count; k++)
+        if (tick_at(o, k)->g >= g || tick_at(o, k)->g >= o->last_g)
+            return tick_at(o, k);
+    return o->capturing && o->count > 0 ? tick_at(o, o->count - 1) : NULL;
+}
+
+/* The driver gave no event: the host looks at the stream itself until it is idle. Rare enough to be done
+ * with the lock. False when the stream cannot be named from here, or failed. */
+static bool wait_without_tick(struct vm_stream *o)
+{
+    CUresult r = CUDA_ERROR_NOT_READY;
+    if (o->gone || o->capturing || (o->thread && o->thread != thread_id()))
+        return false;
+    for (unsigned times = 0; r == CUDA_ERROR_NOT_READY; times++) {
+        r = vm_drv.p_cuStreamQuery(o->handle);
+        if (r == CUDA_ERROR_NOT_READY)
+            vm_nap(times);
+    }
+    return r == CUDA_SUCCESS;
+}
+
 CUresult vm_stream_join(struct vm_device *d, struct vm_stream *s, uint64_t g)
 {
     if (s->joined_g >= g || s->capturing)
@@ -203,13 +227,9 @@ CUresult vm_stream_join(struct vm_device *d, struct vm_stream *s, uint64_t g)
         struct vm_stream *o = d->streams[i];
         if (o == s || reached(d, o, g))
             continue;
-        /* The first tick that is late enough; reached() left one unless it could not. */
-        struct vm_tick *t = NULL;
-        for (unsigned k = 0; k < o->count && !t; k++)
-            if (tick_at(o, k)->g >= g || tick_at(o, k)->g >= o->last_g)
-                t = tick_at(o, k);
-        if (!t && o->capturing && o->count > 0)
-            t = tick_at(o, o->count - 1);
+        struct vm_tick *t = late_tick(o, g);
+        if (!t && wait_without_tick(o))
+            continue;
         if (!t)
             return CUDA_ERROR_UNKNOWN;
         CUresult r = vm_drv.p_cuStreamWaitEvent(s->handle, t->event, 0);

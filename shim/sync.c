@@ -38,14 +38,12 @@ static void work_until(struct vm_device *d, done_fn done, void *what)
         return;
     }
     bool pushed = vm_ctx_enter(d);
-    for (unsigned times = 0; vm_pager_busy(d) && d->broken == CUDA_SUCCESS;) {
+    for (unsigned times = 0; vm_pager_busy(d) && d->broken == CUDA_SUCCESS && !done(d, what);) {
         d->patience_ns = UINT64_MAX - 1;
         if (vm_pager_pump(d)) {
             times = 0;
             continue;
         }
-        if (done(d, what))
-            break;
         pthread_mutex_unlock(&d->lock);
         vm_nap(times++);
         pthread_mutex_lock(&d->lock);

@@ -66,6 +66,28 @@ static uint64_t send(struct vm_device *d, uint64_t page)
     return sent;
 }
 
+/* Host slots that contents on their way out can still get: free ones, those of arenas to come, and those
+ * of clean pages, less what waits for one already. */
+static uint64_t slots_left(const struct vm_device *d)
+{
+    const struct vm_host_pool *h = &d->host;
+    uint64_t n = h->nfree + (h->failed ? 0 : h->limit_slots - h->nslots);
+    for (uint32_t c = 0; c < d->nchunks && n < d->out_wait.count + d->nchunks; c++) {
+        uint64_t p = d->chunks[c].page;
+        n += p != UINT64_MAX && d->pages[p].state == VM_PG_RESIDENT && d->pages[p].host != VM_NO;
+    }
+    return n > d->out_wait.count ? n - d->out_wait.count : 0;
+}
+
+/* Can it leave without a host slot of its own, or does it have one? */
+static bool needs_slot(const struct vm_device *d, uint64_t page)
+{
+    const struct vm_page *pg = &d->pages[page];
+    bool remade = pg->live > 0 && !vm_page_is_shared(pg) &&
+                  vm_block_droppable(d, &d->blocks[pg->owner]);
+    return vm_page_matters(d, page) && pg->host == VM_NO && !remade;
+}
+
 /* Sends up to n pages away; only dead ones if `dead`. The number sent. */
 static uint64_t choose(struct vm_device *d, uint64_t n, bool dead)
 {
@@ -87,8 +109,15 @@ static uint64_t choose(struct vm_device *d, uint64_t n, bool dead)
     }
     if (nv > n)
         qsort(v, nv, sizeof *v, by_rank);
-    for (uint64_t i = 0; i < nv && sent < n; i++)
+    uint64_t slots = dead ? 0 : slots_left(d);
+    for (uint64_t i = 0; i < nv && sent < n; i++) {
+        if (needs_slot(d, v[i].page)) {
+            if (slots == 0)
+                continue; /* it would come back from the queue, to be chosen again for ever */
+            slots--;
+        }
         sent += send(d, v[i].page);
+    }
     return sent;
 }
 
