@@ -76,7 +76,8 @@ static enum leaving judge(struct vm_device *d, uint64_t page, uint64_t g)
     struct vm_page *pg = &d->pages[page];
     if (pg->state != VM_PG_WAIT_OUT || pg->out_g != g)
         return LEAVE_STALE;
-    if (vm_page_pinned(d, page))
+    /* An operation of another thread may have been on its way when the page was told to leave. */
+    if (vm_page_pinned(d, page) || vm_page_touched(d, page) > g)
         return LEAVE_CANCEL;
     if (!vm_page_matters(d, page) || (pg->flags & VM_PGF_DROP))
         return LEAVE_BARE;
