@@ -56,8 +56,11 @@ static void drop_pins(struct vm_device *d, struct vm_graph_pins *p)
         return;
     for (size_t i = 0; i < p->n; i++) {
         struct vm_block *b = &d->blocks[p->items[i].block];
-        if (b->live && b->id == p->items[i].id)
-            vm_block_unpin(d, b, true);
+        if (!b->live || b->id != p->items[i].id)
+            continue;
+        /* Its launches were not seen block by block: the last may still run, and may have written it. */
+        vm_block_touch(d, b, d->g, true);
+        vm_block_unpin(d, b, true);
     }
     free(p->items);
     free(p);

@@ -121,7 +121,8 @@ static void leave_copy(struct vm_device *d, uint64_t page, uint32_t n, uint64_t 
     CUevent e = vm_event_take(d);
     CUresult r =
         e ? vm_pages_access(d, page, n, CU_MEM_ACCESS_FLAGS_PROT_READ) : CUDA_ERROR_UNKNOWN;
-    bool read_only = r == CUDA_SUCCESS;
+    bool touched = e != NULL; /* a refused change of access may have been made in part */
+    bool copying = r == CUDA_SUCCESS;
     if (r == CUDA_SUCCESS)
         r = copy_out(d, page, n);
     if (r == CUDA_SUCCESS)
@@ -137,11 +138,11 @@ static void leave_copy(struct vm_device *d, uint64_t page, uint32_t n, uint64_t 
         return;
     }
     d->failed_moves++;
-    if (read_only)
+    if (copying)
         drain_out(d);
     for (uint64_t p = page; p < page + n; p++) {
         d->pages[p].copied_g = 0; /* the slot may be half written */
-        if (read_only)
+        if (touched)
             vm_page_restore(d, p);
         else
             vm_page_set_state(d, p, VM_PG_RESIDENT);
