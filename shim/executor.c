@@ -428,6 +428,11 @@ uint64_t vm_executor_duration(const struct vm_device *d, uint64_t sig)
     return x->plan.sigs[k] == sig ? x->duration_ns[k] : 0;
 }
 
+uint64_t vm_executor_window(const struct vm_device *d)
+{
+    return vm_executor_pages(d) ? d->executor->plan.window_ns : 0;
+}
+
 bool vm_executor_pages(const struct vm_device *d)
 {
     return d->executor->course == COURSE_ON && d->executor->plan.nactions > 0;

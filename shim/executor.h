@@ -20,6 +20,8 @@ void vm_executor_adopt(struct vm_device *d, struct vm_plan *plan, struct vm_iter
                        uint64_t offset);
 /* How long the plan expects this operation to take, if it is the next one and pages are being
  * moved; 0 otherwise. */
+/* Operation time that the plan lets the host run ahead while pages move; 0: no limit. */
+uint64_t vm_executor_window(const struct vm_device *d);
 uint64_t vm_executor_duration(const struct vm_device *d, uint64_t sig);
 /* Is a plan that moves pages being followed? */
 bool vm_executor_pages(const struct vm_device *d);

@@ -196,7 +196,10 @@ CUresult vm_make_resident(struct vm_device *d, struct vm_op *op, struct vm_strea
 
 void vm_hold_back(struct vm_device *d, uint64_t next_ns)
 {
-    if (!d->unmap_waits || d->ahead_ns + next_ns < VM_AHEAD_NS || d->broken != CUDA_SUCCESS)
+    uint64_t window = vm_executor_window(d);
+    uint64_t limit = window > VM_AHEAD_NS || !window ? VM_AHEAD_NS : window;
+    if ((!d->unmap_waits && !window) || d->ahead_ns + next_ns < limit ||
+        d->broken != CUDA_SUCCESS)
         return;
     bool pushed = vm_ctx_enter(d), idle = false;
     for (unsigned times = 0; !idle && vm_pager_busy(d) && d->broken == CUDA_SUCCESS;) {
