@@ -304,6 +304,22 @@ static void end_of_repeat(struct world *w)
             slot_free(w, &w->slots[i], 1, (int)rng_below(&w->rng, 4));
 }
 
+/* The last look at each block is an operation too, beside what graphs and escaped addresses hold. */
+static void count_last_looks(struct world *w)
+{
+    for (int k = 0; k < SLOTS; k++) {
+        if (!w->slots[k].live)
+            continue;
+        w->op_words = w->slots[k].words;
+        for (int i = 0; i < SLOTS; i++)
+            if (w->slots[i].live && (w->slots[i].held || w->slots[i].escaped))
+                w->op_words += w->slots[i].words;
+        if (w->op_words > w->worst_op_words)
+            w->worst_op_words = w->op_words;
+    }
+    w->op_words = 0;
+}
+
 void world_run(struct world *w, const struct program *p, const uint8_t *keep)
 {
     for (uint32_t k = 0; k < p->nphases; k++) {
@@ -324,6 +340,7 @@ void world_run(struct world *w, const struct program *p, const uint8_t *keep)
         }
     }
     w->current = NULL;
+    count_last_looks(w);
 }
 
 static void check_slot(struct world *w, struct slot *b)
