@@ -221,13 +221,27 @@ struct vm_device *vm_device_of(CUdeviceptr p)
     return NULL;
 }
 
+/* Can the process see one device only? Then no call can mean another. */
+static bool single_device(void)
+{
+    static atomic_int count;
+    int n = atomic_load_explicit(&count, memory_order_relaxed);
+    if (n == 0) {
+        if (!vm_drv.p_cuDeviceGetCount || vm_drv.p_cuDeviceGetCount(&n) != CUDA_SUCCESS)
+            n = VM_MAX_DEVICES;
+        atomic_store_explicit(&count, n, memory_order_relaxed);
+    }
+    return n == 1;
+}
+
 struct vm_device *vm_device_default(void)
 {
     unsigned ready = atomic_load_explicit(&ready_devices, memory_order_acquire);
     if (!ready)
         return NULL;
-    if ((ready & (ready - 1)) == 0)
+    if (single_device())
         return vm_devices[__builtin_ctz(ready)];
+    /* Another device's thread may ask before its own device is ready: only the context tells. */
     CUdevice ordinal;
     if (vm_drv.p_cuCtxGetDevice(&ordinal) != CUDA_SUCCESS || ordinal < 0 ||
         ordinal >= VM_MAX_DEVICES || !(ready & (1u << ordinal)))

@@ -59,7 +59,7 @@ static void run_sub(struct world *w, const struct sub *u, int s, int on_model)
         if (on_model)
             mix_compute(&m);
         else
-            launch(w, w->shared->mix, &m, sizeof m, a->words, s, 0);
+            launch(w, w->gpu->mix, &m, sizeof m, a->words, s, 0);
         break;
     }
     case SUB_SWAP: {
@@ -67,7 +67,7 @@ static void run_sub(struct world *w, const struct sub *u, int s, int on_model)
         if (on_model)
             swap_compute(&m);
         else
-            launch(w, w->shared->swap, &m, sizeof m, n, s, 1);
+            launch(w, w->gpu->swap, &m, sizeof m, n, s, 1);
         break;
     }
     case SUB_FILL:
@@ -282,7 +282,7 @@ static int table_fill(struct world *w, struct table *t, const struct intent *i)
                                (uint32_t)device[k].words};
         /* the target's address is in the parameters: to the order rules it is not touched */
         order_issue(w, s);
-        launch(w, w->shared->store, &a, sizeof a, 1, s, k & 1);
+        launch(w, w->gpu->store, &a, sizeof a, 1, s, k & 1);
     }
     order_mark(w, &t->block, s, 3);
     return 1;
@@ -306,7 +306,7 @@ static int table_gather(struct world *w, struct table *t, const struct intent *i
     order_issue(w, s);
     struct gather_args g = {t->block.p, dst->p, (uint32_t)t->entries, dst->words, i->salt, 0};
     w->shared->hidden_used = 1;
-    launch(w, w->shared->gather, &g, sizeof g, dst->words, s, i->variant & 1);
+    launch(w, w->gpu->gather, &g, sizeof g, dst->words, s, i->variant & 1);
     g.table = (uint64_t)(uintptr_t)t->block.model;
     g.dst = (uint64_t)(uintptr_t)dst->model;
     gather_compute(&g);

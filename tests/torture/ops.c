@@ -59,7 +59,7 @@ static void do_launch(struct world *w, const struct intent *i)
     }
     order_touch(w, dst, s, total ? 2 : 3);
     order_issue(w, s);
-    launch(w, w->shared->mix, &device, sizeof device, dst->words, s, i->variant >> 2 & 1);
+    launch(w, w->gpu->mix, &device, sizeof device, dst->words, s, i->variant >> 2 & 1);
     mix_compute(&model);
     for (int k = 0; k < n; k++)
         order_mark(w, src[k], s, 1);
@@ -77,7 +77,7 @@ static void do_swap(struct world *w, const struct intent *i)
     order_touch(w, a, s, 3);
     order_touch(w, b, s, 3);
     order_issue(w, s);
-    launch(w, w->shared->swap, &args, sizeof args, args.words, s, i->variant & 1);
+    launch(w, w->gpu->swap, &args, sizeof args, args.words, s, i->variant & 1);
     args.a = host_address(a->model);
     args.b = host_address(b->model);
     swap_compute(&args);

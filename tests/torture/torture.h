@@ -147,9 +147,17 @@ struct graph {
     uint64_t modes; /* two bits a slot: 1 read, 2 write */
 };
 
-struct shared {
+/* One device of the program: worlds are dealt over them. */
+struct gpu {
     CUcontext context;
     CUfunction mix, swap, gather, store;
+};
+
+#define GPUS 2
+
+struct shared {
+    struct gpu gpus[GPUS];
+    uint32_t ngpus;
     int dry;           /* no device: only what the program would need */
     int graphs;        /* the driver can capture */
     int verbose;
@@ -164,6 +172,7 @@ struct shared {
 
 struct world {
     struct shared *shared;
+    const struct gpu *gpu; /* the device it works on */
     uint32_t number;
     struct rng rng;    /* how things are done, not what */
     struct slot slots[SLOTS];

@@ -276,6 +276,7 @@ void world_open(struct world *w, struct shared *s, uint32_t number, uint64_t see
 {
     memset(w, 0, sizeof *w);
     w->shared = s;
+    w->gpu = &s->gpus[s->ngpus > 0 ? number % s->ngpus : 0];
     w->number = number;
     w->rng.state = seed * 2 + 3 + ((uint64_t)number << 40);
     for (int i = 1; i < STREAMS; i++)
@@ -284,7 +285,7 @@ void world_open(struct world *w, struct shared *s, uint32_t number, uint64_t see
         w->buffers[i].expected = need(malloc(MAX_WORDS * 4));
     if (s->dry)
         return;
-    TRY(w, cuCtxSetCurrent(s->context));
+    TRY(w, cuCtxSetCurrent(w->gpu->context));
     for (int i = 1; i < STREAMS; i++)
         TRY(w, cuStreamCreate(&w->streams[i],
                               w->blocking[i] ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
