@@ -118,6 +118,22 @@ void sg_race_host_saw(const struct sg_op *op)
     clock_join(&host, op->clock);
 }
 
+void sg_race_mapped(struct sg_map *m)
+{
+    clock_join(&m->since, host);
+}
+
+void sg_race_unmapped(struct sg_map *m)
+{
+    free(m->since);
+    m->since = NULL;
+}
+
+void sg_race_through(struct sg_op *op, const struct sg_map *m)
+{
+    clock_join(&op->clock, m->since);
+}
+
 void sg_race_clock_free(struct sg_op *op)
 {
     free(op->clock);

@@ -65,6 +65,7 @@ struct sg_map {
     size_t bytes;
     struct sg_phys *phys;
     unsigned char access[SG_MAX_DEVICES]; /* CUmemAccess_flags of each device */
+    struct sg_clock *since; /* race check: what the host had seen when access was given; or NULL */
 };
 struct sg_range {
     uint64_t va;
@@ -449,6 +450,10 @@ void sg_dealloc(struct sg_range *r);
 void sg_race_issue(struct sg_op *op, unsigned lane); /* its clock starts at what the host saw */
 void sg_race_join(struct sg_op *op, const struct sg_op *pred);
 void sg_race_host_saw(const struct sg_op *op);
+/* Nothing reaches memory through a mapping before access was given to it. */
+void sg_race_mapped(struct sg_map *m);
+void sg_race_unmapped(struct sg_map *m);
+void sg_race_through(struct sg_op *op, const struct sg_map *m);
 void sg_race_access(struct sg_op *op, struct sg_phys *p, uint64_t off, size_t bytes, int mode,
                     uint64_t va);
 void sg_race_host_write(struct sg_phys *p, uint64_t off, size_t bytes);

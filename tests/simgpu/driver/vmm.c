@@ -199,6 +199,7 @@ SG_CALL(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size))
         if (sg.cfg.racecheck)
             sg_race_free(m->phys, 0, m->bytes, m->va, "unmap");
         sg_map_detach(m);
+        sg_race_unmapped(m);
         free(m);
     }
     sg_host_spend((uint64_t)count * sg_prices.unmap_chunk);
@@ -234,6 +235,8 @@ SG_CALL(cuMemSetAccess, (CUdeviceptr ptr, size_t size, const CUmemAccessDesc *de
             if (desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE)
                 m->access[desc[i].location.id] = (unsigned char)desc[i].flags;
         SG_TRY(sg_map_protect(m));
+        if (sg.cfg.racecheck)
+            sg_race_mapped(m);
         at += m->bytes;
     }
     sg_host_spend((uint64_t)chunks * sg_prices.access_chunk);
