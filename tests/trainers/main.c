@@ -45,7 +45,7 @@ static int parse_count(const char *name, const char *text, unsigned long long ma
 
 static int parse_int(const char *name, const char *text, int least, int *out)
 {
-    unsigned long long v;
+    unsigned long long v = 0;
     TR_TRY(parse_count(name, text, 1000000000, &v));
     if ((int)v < least)
         return tr_fail("--%s %s: expected at least %d", name, text, least);
