@@ -90,22 +90,29 @@ static bool mapping(struct vm_device *d, const struct probe *p, double *map_ns, 
     return true;
 }
 
-/* Does unmapping wait for work that is in flight? Tried with copies: if they are all done when it
- * returns, it does, or the host was slow, which errs on the safe side. */
+/* Does unmapping wait for work that is in flight? Tried with copies that use other memory: if they are
+ * all done when it returns, it does, or the host was slow, which errs on the safe side. */
 static bool unmap_waits(struct vm_device *d, const struct probe *p)
 {
     CUdeviceptr at = d->base + ((d->npages - 1) << d->page_shift), a = d->chunks[p->chunk].alias;
-    if (vm_drv.p_cuMemMap(at, d->page_bytes, 0, d->chunks[p->chunk].handle, 0) != CUDA_SUCCESS)
+    uint32_t other;
+    bool waits = true;
+    if (vm_chunk_take(d, &other) != 0)
         return true;
-    for (int k = 0; k < 4 * VM_PROBES; k++)
-        vm_drv.p_cuMemcpyHtoDAsync_v2(a, vm_host_slot_addr(d, p->slot[1]), d->page_bytes,
-                                      d->in_stream);
-    CUresult recorded = vm_drv.p_cuEventRecord(p->end[1], d->in_stream);
-    vm_drv.p_cuMemUnmap(at, d->page_bytes);
-    if (recorded != CUDA_SUCCESS || vm_drv.p_cuEventQuery(p->end[1]) != CUDA_ERROR_NOT_READY)
-        return true;
-    wait_for(d, p->end[1]);
-    return false;
+    if (vm_drv.p_cuMemMap(at, d->page_bytes, 0, d->chunks[other].handle, 0) == CUDA_SUCCESS) {
+        CUresult r = CUDA_SUCCESS;
+        for (int k = 0; k < 4 * VM_PROBES && r == CUDA_SUCCESS; k++)
+            r = vm_drv.p_cuMemcpyHtoDAsync_v2(a, vm_host_slot_addr(d, p->slot[1]), d->page_bytes,
+                                              d->in_stream);
+        CUresult recorded = vm_drv.p_cuEventRecord(p->end[1], d->in_stream);
+        vm_drv.p_cuMemUnmap(at, d->page_bytes);
+        if (recorded == CUDA_SUCCESS) {
+            waits = vm_drv.p_cuEventQuery(p->end[1]) != CUDA_ERROR_NOT_READY;
+            wait_for(d, p->end[1]);
+        }
+    }
+    vm_chunk_give(d, other);
+    return waits;
 }
 
 static void measure(struct vm_device *d, const struct probe *p)
@@ -132,8 +139,8 @@ void vm_link_measure(struct vm_device *d)
         return;
     struct probe p = {0};
     bool pushed = vm_ctx_enter(d), chunk = false, slots[2] = {false, false};
-    if (vm_chunks_available(d) == 0)
-        vm_make_free(d, 1);
+    if (vm_chunks_available(d) < 2)
+        vm_make_free(d, 2);
     chunk = vm_chunk_take(d, &p.chunk) == 0;
     for (int i = 0; i < 2; i++) {
         slots[i] = vm_host_slot_take(d, &p.slot[i]) == 0;
