@@ -74,82 +74,111 @@ struct block {
     CUevent done; /* of the last kernel that touched it */
 };
 
+struct mix {
+    unsigned nblocks, nstreams;
+    uint64_t bytes, words, seed;
+    int eager;
+    CUfunction fn;
+    CUstream streams[8];
+    struct block *b;
+};
+
+static void open_device(struct mix *m)
+{
+    CUdevice dev;
+    CUcontext ctx;
+    CUmodule mod;
+    CHECK(cuInit(0));
+    CHECK(cuDeviceGet(&dev, 0));
+    CHECK(cuDevicePrimaryCtxRetain(&ctx, dev));
+    CHECK(cuCtxSetCurrent(ctx));
+    CHECK(cuModuleLoadData(&mod, &image));
+    CHECK(cuModuleGetFunction(&m->fn, mod, "mix_words"));
+    for (unsigned i = 1; i < m->nstreams && i < 8; i++)
+        CHECK(cuStreamCreate(&m->streams[i], CU_STREAM_NON_BLOCKING));
+}
+
+static void make_blocks(struct mix *m)
+{
+    m->b = calloc(m->nblocks, sizeof *m->b);
+    for (unsigned i = 0; i < m->nblocks; i++) {
+        m->b[i].model = malloc(m->bytes);
+        for (uint64_t w = 0; w < m->words; w++)
+            m->b[i].model[w] = (uint32_t)(w * 2654435761u + i);
+        CHECK(cuMemAlloc(&m->b[i].p, m->bytes));
+        CHECK(cuMemcpyHtoD(m->b[i].p, m->b[i].model, m->bytes));
+        CHECK(cuEventCreate(&m->b[i].done, CU_EVENT_DISABLE_TIMING));
+    }
+}
+
+/* One kernel, on the device and in the model. */
+static void one_kernel(struct mix *m, unsigned o, unsigned x, unsigned y, CUstream s, uint32_t add)
+{
+    struct block *used[3] = {&m->b[o], &m->b[x], &m->b[y]};
+    for (int i = 0; i < 3; i++)
+        CHECK(cuStreamWaitEvent(s, used[i]->done, 0));
+    if (m->eager) {
+        CUdeviceptr fresh;
+        CHECK(cuMemAlloc(&fresh, m->bytes));
+        CHECK(cuMemFree(m->b[o].p));
+        m->b[o].p = fresh;
+    }
+    struct args a = {m->b[o].p, m->b[x].p, m->b[y].p, m->words, add};
+    void *argp[] = {&a.out, &a.a, &a.b, &a.words, &a.add};
+    /* Grids differ, as those of a network's layers do. */
+    CHECK(cuLaunchKernel(m->fn, (unsigned)(m->words / 256 + 1), 1 + o % 8, 1, 256, 1, 1, 0, s, argp,
+                         NULL));
+    for (int i = 0; i < 3; i++)
+        CHECK(cuEventRecord(used[i]->done, s));
+    for (uint64_t w = 0; w < m->words; w++)
+        m->b[o].model[w] = 3 * m->b[x].model[w] + m->b[y].model[w] + add;
+}
+
+static void one_round(struct mix *m, unsigned r)
+{
+    rng = m->seed + 99; /* every round is the same: an iteration */
+    for (unsigned k = 0; k < m->nblocks; k++) {
+        unsigned o = (unsigned)draw(m->nblocks), x = (unsigned)draw(m->nblocks);
+        unsigned y = (unsigned)draw(m->nblocks);
+        CUstream s = m->streams[draw(m->nstreams)];
+        if (o != x && o != y)
+            one_kernel(m, o, x, y, s, r + k);
+    }
+}
+
+static int compare(struct mix *m)
+{
+    uint32_t *host = malloc(m->bytes);
+    CHECK(cuCtxSynchronize());
+    for (unsigned i = 0; i < m->nblocks; i++) {
+        CHECK(cuMemcpyDtoH(host, m->b[i].p, m->bytes));
+        for (uint64_t w = 0; w < m->words; w++)
+            if (host[w] != m->b[i].model[w]) {
+                printf("mix: block %u word %llu is %x and should be %x\n", i, (unsigned long long)w,
+                       host[w], m->b[i].model[w]);
+                return 1;
+            }
+        CHECK(cuMemFree(m->b[i].p));
+    }
+    printf("mix: ok\n");
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 6) {
         fprintf(stderr, "usage: mix BLOCKS BYTES ROUNDS STREAMS SEED [eager]\n");
         return 2;
     }
-    unsigned nblocks = (unsigned)atoi(argv[1]), rounds = (unsigned)atoi(argv[3]);
-    uint64_t bytes = strtoull(argv[2], NULL, 10), words = bytes / 4;
-    unsigned nstreams = (unsigned)atoi(argv[4]);
-    int eager = argc > 6 && strcmp(argv[6], "eager") == 0;
-    rng = strtoull(argv[5], NULL, 10) * 2654435761u + 1;
-
-    CUdevice dev;
-    CUcontext ctx;
-    CUmodule mod;
-    CUfunction fn;
-    CHECK(cuInit(0));
-    CHECK(cuDeviceGet(&dev, 0));
-    CHECK(cuDevicePrimaryCtxRetain(&ctx, dev));
-    CHECK(cuCtxSetCurrent(ctx));
-    CHECK(cuModuleLoadData(&mod, &image));
-    CHECK(cuModuleGetFunction(&fn, mod, "mix_words"));
-
-    CUstream streams[8] = {NULL};
-    for (unsigned i = 1; i < nstreams && i < 8; i++)
-        CHECK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
-    struct block *b = calloc(nblocks, sizeof *b);
-    uint32_t *host = malloc(bytes);
-    for (unsigned i = 0; i < nblocks; i++) {
-        b[i].model = malloc(bytes);
-        for (uint64_t w = 0; w < words; w++)
-            b[i].model[w] = (uint32_t)(w * 2654435761u + i);
-        CHECK(cuMemAlloc(&b[i].p, bytes));
-        CHECK(cuMemcpyHtoD(b[i].p, b[i].model, bytes));
-        CHECK(cuEventCreate(&b[i].done, CU_EVENT_DISABLE_TIMING));
-    }
-    for (unsigned r = 0; r < rounds; r++) {
-        uint64_t keep = rng;
-        rng = strtoull(argv[5], NULL, 10) + 99; /* every round is the same: an iteration */
-        for (unsigned k = 0; k < nblocks; k++) {
-            unsigned o = (unsigned)draw(nblocks), x = (unsigned)draw(nblocks), y = (unsigned)draw(nblocks);
-            CUstream s = streams[draw(nstreams)];
-            if (o == x || o == y)
-                continue;
-            CHECK(cuStreamWaitEvent(s, b[o].done, 0));
-            CHECK(cuStreamWaitEvent(s, b[x].done, 0));
-            CHECK(cuStreamWaitEvent(s, b[y].done, 0));
-            if (eager) {
-                CUdeviceptr fresh;
-                CHECK(cuMemAlloc(&fresh, bytes));
-                CHECK(cuMemFree(b[o].p));
-                b[o].p = fresh;
-            }
-            struct args a = {b[o].p, b[x].p, b[y].p, words, r + k};
-            void *argp[] = {&a.out, &a.a, &a.b, &a.words, &a.add};
-            /* Grids differ, as those of a network's layers do. */
-            CHECK(cuLaunchKernel(fn, (unsigned)(words / 256 + 1), 1 + o % 8, 1, 256, 1, 1, 0, s, argp, NULL));
-            CHECK(cuEventRecord(b[o].done, s));
-            CHECK(cuEventRecord(b[x].done, s));
-            CHECK(cuEventRecord(b[y].done, s));
-            for (uint64_t w = 0; w < words; w++)
-                b[o].model[w] = 3 * b[x].model[w] + b[y].model[w] + r + k;
-        }
-        rng = keep;
-    }
-    CHECK(cuCtxSynchronize());
-    for (unsigned i = 0; i < nblocks; i++) {
-        CHECK(cuMemcpyDtoH(host, b[i].p, bytes));
-        for (uint64_t w = 0; w < words; w++)
-            if (host[w] != b[i].model[w]) {
-                printf("mix: block %u word %llu is %x and should be %x\n", i, (unsigned long long)w,
-                       host[w], b[i].model[w]);
-                return 1;
-            }
-        CHECK(cuMemFree(b[i].p));
-    }
-    printf("mix: ok\n");
-    return 0;
+    struct mix m = {.nblocks = (unsigned)atoi(argv[1]),
+                    .bytes = strtoull(argv[2], NULL, 10),
+                    .nstreams = (unsigned)atoi(argv[4]),
+                    .seed = strtoull(argv[5], NULL, 10),
+                    .eager = argc > 6 && strcmp(argv[6], "eager") == 0};
+    m.words = m.bytes / 4;
+    open_device(&m);
+    make_blocks(&m);
+    for (unsigned r = 0; r < (unsigned)atoi(argv[3]); r++)
+        one_round(&m, r);
+    return compare(&m);
 }
