@@ -91,6 +91,21 @@ static void drop_front(struct vm_device *d, struct vm_stream *s)
     s->count--;
 }
 
+/* The driver gave no event: the host looks at the stream itself until it is idle. Rare enough to be done
+ * with the lock. False when the stream cannot be named from here, or failed. */
+static bool wait_without_tick(struct vm_stream *o)
+{
+    CUresult r = CUDA_ERROR_NOT_READY;
+    if (o->gone || o->capturing || (o->thread && o->thread != thread_id()))
+        return false;
+    for (unsigned times = 0; r == CUDA_ERROR_NOT_READY; times++) {
+        r = vm_drv.p_cuStreamQuery(o->handle);
+        if (r == CUDA_ERROR_NOT_READY)
+            vm_nap(times);
+    }
+    return r == CUDA_SUCCESS;
+}
+
 /* The work of a destroyed stream goes on; its ticks' events stay queryable, so it is kept, without
  * a handle, until they are done. What has no tick yet gets one first (the caller destroys it
  * after). */
@@ -100,8 +115,8 @@ void vm_stream_forget(struct vm_device *d, CUstream handle)
         struct vm_stream *s = d->streams[i];
         if (s->handle != handle || s->gone)
             continue;
-        if (s->last_g > s->done_g)
-            vm_stream_tick(d, s);
+        if (s->last_g > s->done_g && vm_stream_tick(d, s) != 0 && wait_without_tick(s))
+            s->done_g = s->last_g;
         s->gone = true;
     }
 }
@@ -202,21 +217,6 @@ static struct vm_tick *late_tick(struct vm_stream *o, uint64_t g)
         if (tick_at(o, k)->g >= g || tick_at(o, k)->g >= o->last_g)
             return tick_at(o, k);
     return o->capturing && o->count > 0 ? tick_at(o, o->count - 1) : NULL;
-}
-
-/* The driver gave no event: the host looks at the stream itself until it is idle. Rare enough to be done
- * with the lock. False when the stream cannot be named from here, or failed. */
-static bool wait_without_tick(struct vm_stream *o)
-{
-    CUresult r = CUDA_ERROR_NOT_READY;
-    if (o->gone || o->capturing || (o->thread && o->thread != thread_id()))
-        return false;
-    for (unsigned times = 0; r == CUDA_ERROR_NOT_READY; times++) {
-        r = vm_drv.p_cuStreamQuery(o->handle);
-        if (r == CUDA_ERROR_NOT_READY)
-            vm_nap(times);
-    }
-    return r == CUDA_SUCCESS;
 }
 
 CUresult vm_stream_join(struct vm_device *d, struct vm_stream *s, uint64_t g)

@@ -50,7 +50,7 @@ def is_late_follower(err, build, seed, a):
     """The loud fault seen before it happens: a page leaves while a kernel that will follow a table is
     still queued. Only a table that a kernel wrote may name a block nobody could know of."""
     findings = [l for l in err.splitlines() if l.startswith("simgpu:")]
-    if not findings or not all(re.match(r"simgpu: early unmap: .* kernel torture_gather ", l)
+    if not findings or not all(re.match(r"simgpu: (early unmap|illegal address): .*kernel torture_gather ", l)
                                for l in findings):
         return False
     _, told = run(build, seed, a, ["--verbose"])
