@@ -329,15 +329,6 @@ static struct vm_range *find_room(struct vm_device *d, uint64_t bytes, bool smal
     return n;
 }
 
-int vm_block_reserve(struct vm_device *d, uint64_t pages, uint64_t *first, struct vm_range **node)
-{
-    struct vm_range *n = vm_ranges_take(&d->page_space, pages, first);
-    if (!n)
-        return VM_NOTFOUND;
-    *node = n;
-    return 0;
-}
-
 int vm_block_new(struct vm_device *d, uint64_t bytes, uint64_t offset, uint32_t *index)
 {
     bool planned = offset != VM_UNPLACED;

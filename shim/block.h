@@ -16,9 +16,6 @@ int vm_block_new(struct vm_device *d, uint64_t bytes, uint64_t offset, uint32_t 
 /* The program freed it: its contents are dead, its address may be given out again. */
 void vm_block_free(struct vm_device *d, uint32_t index);
 
-/* Takes `pages` of address space for planned blocks; 0 and *first, or VM_NOTFOUND. */
-int vm_block_reserve(struct vm_device *d, uint64_t pages, uint64_t *first, struct vm_range **node);
-
 /* Do the contents of the page matter? */
 bool vm_page_matters(const struct vm_device *d, uint64_t page);
 /* Last operation that touched / may have written anything on it; 0: none. */
