@@ -15,7 +15,7 @@ def declared(path, prefix):
     text = open(path, errors="replace").read()
     text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
     text = re.sub(r"^\s*#(?:[^\n\\]|\\\n|\\.)*", " ", text, flags=re.M)
-    noise = r"\b(?:CUDNN_DEPRECATED|CUDNNWINAPI|CUBLASWINAPI|CUBLASXTWINAPI|extern|static|inline)\b"
+    noise = r"\b(?:CUDNN_DEPRECATED|CUDNNWINAPI|CUBLASWINAPI|CUBLASXTWINAPI|CUPTIAPI|extern|static|inline)\b"
     for statement in re.split(r"[;{}]", text):
         m = re.match(r"\s*([\w\s\*]+?[\s\*])(" + prefix + r"\w+)\s*\(", statement)
         if m and "inline" not in m.group(1) and "typedef" not in m.group(1):
@@ -35,7 +35,7 @@ def main():
              f"    return {status};", "}", ""]
     for name, kind in sorted(functions.items()):
         pointer, is_void = "*" in kind, kind == "void"
-        is_status = kind.endswith("Status_t") or kind == "cublasStatus"
+        is_status = kind.endswith("Status_t") or kind in ("cublasStatus", "CUptiResult")
         ctype = "const void *" if pointer else "void" if is_void else "int" if is_status else "size_t"
         body = f'sg_refused_last("{name}")'
         if is_void:

@@ -143,6 +143,7 @@ CUresult sg_enter(enum sg_id id, bool ptds)
     if (sg_in_callback) { /* host functions must not call the driver; the lock is not held here */
         pthread_mutex_lock(&sg.lock);
         sg.calls[id]++;
+        sg_activity_call_begins();
         return CUDA_ERROR_NOT_PERMITTED;
     }
     sg_thread_enters();
@@ -154,6 +155,7 @@ CUresult sg_enter(enum sg_id id, bool ptds)
     SG_TRY(sg_configure());
     sg.calls[id]++;
     sg.entered++;
+    sg_activity_call_begins();
     if (sg.cfg.call_log)
         log_call(id);
     if (forked || (!sg.inited && !before_init_ok(id)))
@@ -171,9 +173,11 @@ CUresult sg_enter(enum sg_id id, bool ptds)
 
 CUresult sg_leave(enum sg_id id, CUresult r)
 {
-    (void)id;
+    struct sg_told after;
     sg.ptds = false;
+    sg_activity_call_ends(id, r, &after);
     pthread_mutex_unlock(&sg.lock);
+    sg_activity_tell(&after);
     return r;
 }
 

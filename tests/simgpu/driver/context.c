@@ -63,6 +63,7 @@ static CUresult ctx_new(int device, unsigned flags, bool primary, struct sg_ctx 
     if (d->used + d->reserved_ctx > d->peak)
         d->peak = d->used + d->reserved_ctx;
     sg_handle_add(SG_H_CTX, c);
+    sg_activity_context(c);
     *out = c;
     return CUDA_SUCCESS;
 }

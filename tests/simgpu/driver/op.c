@@ -107,6 +107,7 @@ void sg_enqueue_begin(struct sg_stream *s, struct sg_op *op, unsigned lane)
     op->prio = s->prio;
     op->seq = ++sg.seq;
     op->issue_ns = sg.host_ns;
+    op->correlation = sg_activity_correlation();
     op->ready_ns = sg.host_ns;
     op->ndeps = 1; /* held until the edges are made */
     op->refs++;    /* the pending one */
@@ -185,6 +186,7 @@ void sg_op_done(struct sg_op *op, uint64_t at)
     struct sg_stream *s = op->stream;
     op->state = SG_DONE;
     op->end_ns = at;
+    sg_activity_op(op);
     for (unsigned i = 0; i < op->nout; i++) {
         struct sg_op *next = op->out[i];
         if (at > next->ready_ns)

@@ -182,6 +182,7 @@ struct sg_op {
     int device, prio;
     uint64_t seq, issue_ns, ready_ns, start_ns, end_ns;
     double left_ns; /* work left at full rate */
+    uint32_t correlation; /* number of the call that issued it (activity.c) */
     enum sg_engine_id engine;
     struct sg_op *next;  /* in an engine's queue */
     unsigned lane, tick; /* race check: position of the operation */
@@ -445,6 +446,21 @@ CUresult sg_copy_op(const CUDA_MEMCPY3D *p, struct sg_ctx *c, struct sg_op **out
 CUresult sg_memset_op(const CUDA_MEMSET_NODE_PARAMS_v1 *p, struct sg_op **out);
 CUresult sg_alloc(enum sg_kind kind, struct sg_ctx *c, size_t bytes, struct sg_range **out);
 void sg_dealloc(struct sg_range *r);
+
+/* ---- what CUPTI is told (activity.c) ---- */
+struct simgpu_activity;
+struct sg_told { /* a context that was made, to be told once the lock is given back */
+    void (*sink)(const struct simgpu_activity *);
+    struct sg_ctx *ctx;
+    uint32_t device, id;
+};
+void sg_activity_call_begins(void);
+void sg_activity_call_ends(enum sg_id id, CUresult r, struct sg_told *after);
+void sg_activity_tell(const struct sg_told *t);
+uint32_t sg_activity_correlation(void);
+void sg_activity_context(struct sg_ctx *c);
+void sg_activity_op(const struct sg_op *op);
+const void *sg_activity_table(const CUuuid *id); /* NULL: another's */
 
 /* ---- race check (race.c) ---- */
 void sg_race_issue(struct sg_op *op, unsigned lane); /* its clock starts at what the host saw */

@@ -1,0 +1,527 @@
+/* The simulated CUPTI: activity records.
+ *
+ * What the driver tells is kept in a queue and written into the client's buffers when it flushes:
+ * buffers are never handed over from inside a driver call. Records have the newest layout that the
+ * header knows, followed by zeroes, so that clients built for later headers, which append fields,
+ * read zeroes there.
+ */
+#include "cupti_sim.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sys/syscall.h>
+
+#define QUEUE_MAX (1u << 22) /* records; more are dropped and counted */
+#define APPENDED  64         /* zero bytes after each record */
+#define KINDS     256        /* kinds that can be asked for, 12 and 13 have fewer */
+#define CBIDS     1024
+#define STACK     64 /* of external correlation ids, for each kind and thread */
+
+/* One record before it has its layout. */
+struct item {
+    CUpti_ActivityKind kind;
+    uint32_t cbid, process, thread;
+    struct simgpu_activity a;
+    const char *name; /* kept for the life of the process, as CUPTI's are while records live */
+    CUpti_ExternalCorrelationKind external_kind;
+    uint64_t external;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool on[KINDS], call_on[CBIDS];
+static unsigned ncalls_on;
+static struct item *queue;
+static size_t nqueue, cqueue, dropped;
+static CUpti_BuffersCallbackRequestFunc request;
+static CUpti_BuffersCallbackCompleteFunc completed;
+static CUpti_TimestampCallbackFunc clock_of_client;
+static _Atomic uint64_t clock_offset; /* added to virtual time */
+
+struct external {
+    uint64_t id[STACK];
+    unsigned depth;
+};
+static _Thread_local struct external externals[CUPTI_EXTERNAL_CORRELATION_KIND_SIZE];
+
+/* ---- names, kept once each ---------------------------------------------------------------------*/
+
+static char **names;
+static size_t nnames, cnames; /* cnames: a power of two, or 0 */
+
+static size_t hash(const char *s)
+{
+    size_t h = 1469598103934665603u;
+    while (*s)
+        h = (h ^ (unsigned char)*s++) * 1099511628211u;
+    return h;
+}
+
+static const char *keep_name(const char *s)
+{
+    if (nnames * 2 >= cnames) {
+        size_t c = cnames ? cnames * 2 : 256;
+        char **p = calloc(c, sizeof *p);
+        if (!p)
+            return NULL;
+        for (size_t i = 0; i < cnames; i++)
+            if (names[i]) {
+                size_t k = hash(names[i]);
+                while (p[k & (c - 1)])
+                    k++;
+                p[k & (c - 1)] = names[i];
+            }
+        free(names);
+        names = p;
+        cnames = c;
+    }
+    size_t k = hash(s);
+    for (; names[k & (cnames - 1)]; k++)
+        if (strcmp(names[k & (cnames - 1)], s) == 0)
+            return names[k & (cnames - 1)];
+    char *copy = strdup(s);
+    if (copy) {
+        names[k & (cnames - 1)] = copy;
+        nnames++;
+    }
+    return copy;
+}
+
+/* ---- what the driver tells ---------------------------------------------------------------------*/
+
+static void push(const struct item *it)
+{
+    if (nqueue == cqueue) {
+        size_t c = cqueue ? cqueue * 2 : 1024;
+        struct item *p = c <= QUEUE_MAX ? realloc(queue, c * sizeof *p) : NULL;
+        if (!p) {
+            dropped++;
+            return;
+        }
+        queue = p;
+        cqueue = c;
+    }
+    queue[nqueue++] = *it;
+}
+
+static void push_call(struct item *it)
+{
+    it->cbid = cs_driver_cbid(it->a.name);
+    if (!on[CUPTI_ACTIVITY_KIND_DRIVER] && (it->cbid >= CBIDS || !call_on[it->cbid]))
+        return;
+    it->process = (uint32_t)getpid();
+    it->thread = (uint32_t)syscall(SYS_gettid);
+    for (unsigned k = 1; on[CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION] &&
+                         k < CUPTI_EXTERNAL_CORRELATION_KIND_SIZE;
+         k++) {
+        const struct external *e = &externals[k];
+        if (!e->depth)
+            continue;
+        struct item x = {.kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, .a = it->a};
+        x.external_kind = (CUpti_ExternalCorrelationKind)k;
+        x.external = e->id[(e->depth < STACK ? e->depth : STACK) - 1];
+        push(&x);
+    }
+    it->kind = CUPTI_ACTIVITY_KIND_DRIVER;
+    push(it);
+}
+
+void cs_record(const struct simgpu_activity *a)
+{
+    struct item it = {.a = *a};
+    pthread_mutex_lock(&lock);
+    switch (a->kind) {
+    case SIMGPU_ACT_KERNEL:
+        it.kind = on[CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL] ? CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL
+                                                            : CUPTI_ACTIVITY_KIND_KERNEL;
+        if (on[it.kind]) {
+            it.name = keep_name(a->name);
+            push(&it);
+        }
+        break;
+    case SIMGPU_ACT_COPY:
+        it.kind = a->u.copy.from == SIMGPU_AT_DEVICE && a->u.copy.to == SIMGPU_AT_DEVICE &&
+                          a->u.copy.to_device != a->device
+                      ? CUPTI_ACTIVITY_KIND_MEMCPY2
+                      : CUPTI_ACTIVITY_KIND_MEMCPY;
+        if (on[it.kind])
+            push(&it);
+        break;
+    case SIMGPU_ACT_MEMSET:
+        it.kind = CUPTI_ACTIVITY_KIND_MEMSET;
+        if (on[it.kind])
+            push(&it);
+        break;
+    case SIMGPU_ACT_CALL:
+        push_call(&it);
+        break;
+    case SIMGPU_ACT_CONTEXT:
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- records -----------------------------------------------------------------------------------*/
+
+union record {
+    CUpti_Activity any;
+    CUpti_ActivityKernel10 kernel;
+    CUpti_ActivityMemcpy6 copy;
+    CUpti_ActivityMemcpyPtoP4 peer;
+    CUpti_ActivityMemset4 set;
+    CUpti_ActivityAPI call;
+    CUpti_ActivityExternalCorrelation external;
+};
+
+static size_t record_bytes(CUpti_ActivityKind kind)
+{
+    size_t n;
+    switch ((int)kind) {
+    case CUPTI_ACTIVITY_KIND_KERNEL:
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+        n = sizeof(CUpti_ActivityKernel10);
+        break;
+    case CUPTI_ACTIVITY_KIND_MEMCPY:
+        n = sizeof(CUpti_ActivityMemcpy6);
+        break;
+    case CUPTI_ACTIVITY_KIND_MEMCPY2:
+        n = sizeof(CUpti_ActivityMemcpyPtoP4);
+        break;
+    case CUPTI_ACTIVITY_KIND_MEMSET:
+        n = sizeof(CUpti_ActivityMemset4);
+        break;
+    case CUPTI_ACTIVITY_KIND_DRIVER:
+        n = sizeof(CUpti_ActivityAPI);
+        break;
+    case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION:
+        n = sizeof(CUpti_ActivityExternalCorrelation);
+        break;
+    default:
+        return 0;
+    }
+    return (n + APPENDED + 7) & ~(size_t)7;
+}
+
+static uint8_t memory_kind(enum simgpu_place p)
+{
+    return (uint8_t)(p == SIMGPU_AT_DEVICE   ? CUPTI_ACTIVITY_MEMORY_KIND_DEVICE
+                     : p == SIMGPU_AT_PINNED ? CUPTI_ACTIVITY_MEMORY_KIND_PINNED
+                                             : CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE);
+}
+
+static void lay_out_copy(CUpti_ActivityMemcpy6 *r, const struct simgpu_activity *a)
+{
+    bool from = a->u.copy.from == SIMGPU_AT_DEVICE, to = a->u.copy.to == SIMGPU_AT_DEVICE;
+    r->copyKind = (uint8_t)(from && to ? CUPTI_ACTIVITY_MEMCPY_KIND_DTOD
+                            : from     ? CUPTI_ACTIVITY_MEMCPY_KIND_DTOH
+                            : to       ? CUPTI_ACTIVITY_MEMCPY_KIND_HTOD
+                                       : CUPTI_ACTIVITY_MEMCPY_KIND_HTOH);
+    r->srcKind = memory_kind(a->u.copy.from);
+    r->dstKind = memory_kind(a->u.copy.to);
+    r->bytes = a->u.copy.bytes;
+    r->copyCount = 1;
+}
+
+static void lay_out_kernel(CUpti_ActivityKernel10 *r, const struct simgpu_activity *a)
+{
+    r->completed = a->end_ns + clock_offset;
+    r->gridX = (int32_t)a->u.kernel.grid[0];
+    r->gridY = (int32_t)a->u.kernel.grid[1];
+    r->gridZ = (int32_t)a->u.kernel.grid[2];
+    r->blockX = (int32_t)a->u.kernel.block[0];
+    r->blockY = (int32_t)a->u.kernel.block[1];
+    r->blockZ = (int32_t)a->u.kernel.block[2];
+    r->dynamicSharedMemory = (int32_t)a->u.kernel.shared;
+    r->gridId = a->correlation;
+}
+
+static void lay_out(const struct item *it, union record *r)
+{
+    const struct simgpu_activity *a = &it->a;
+    memset(r, 0, sizeof *r);
+    r->any.kind = it->kind;
+/* The fields that all records of operations have, under the same names. */
+#define COMMON(p)                                                                                  \
+    do {                                                                                           \
+        (p)->start = a->start_ns + clock_offset;                                                   \
+        (p)->end = a->end_ns + clock_offset;                                                       \
+        (p)->deviceId = a->device;                                                                 \
+        (p)->contextId = a->context;                                                               \
+        (p)->streamId = a->stream;                                                                 \
+        (p)->correlationId = a->correlation;                                                       \
+    } while (0)
+    switch ((int)it->kind) {
+    case CUPTI_ACTIVITY_KIND_KERNEL:
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+        COMMON(&r->kernel);
+        lay_out_kernel(&r->kernel, a);
+        r->kernel.name = it->name;
+        break;
+    case CUPTI_ACTIVITY_KIND_MEMCPY:
+        COMMON(&r->copy);
+        lay_out_copy(&r->copy, a);
+        break;
+    case CUPTI_ACTIVITY_KIND_MEMCPY2:
+        COMMON(&r->peer);
+        r->peer.copyKind = CUPTI_ACTIVITY_MEMCPY_KIND_PTOP;
+        r->peer.srcKind = r->peer.dstKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
+        r->peer.bytes = a->u.copy.bytes;
+        r->peer.srcDeviceId = a->device;
+        r->peer.dstDeviceId = a->u.copy.to_device;
+        break;
+    case CUPTI_ACTIVITY_KIND_MEMSET:
+        COMMON(&r->set);
+        r->set.value = a->u.memset.value;
+        r->set.bytes = a->u.memset.bytes;
+        r->set.memoryKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
+        break;
+    case CUPTI_ACTIVITY_KIND_DRIVER:
+        r->call.cbid = it->cbid;
+        r->call.start = a->start_ns + clock_offset;
+        r->call.end = a->end_ns + clock_offset;
+        r->call.processId = it->process;
+        r->call.threadId = it->thread;
+        r->call.correlationId = a->correlation;
+        r->call.returnValue = (uint32_t)a->u.call.result;
+        break;
+    default:
+        r->external.externalKind = it->external_kind;
+        r->external.externalId = it->external;
+        r->external.correlationId = a->correlation;
+    }
+#undef COMMON
+}
+
+/* ---- buffers -----------------------------------------------------------------------------------*/
+
+/* Fills buffers of the client from `items`; no lock is held, the callbacks are its own code. */
+static void deliver(const struct item *items, size_t n, CUpti_BuffersCallbackRequestFunc ask,
+                    CUpti_BuffersCallbackCompleteFunc give)
+{
+    for (size_t i = 0; i < n;) {
+        uint8_t *buffer = NULL;
+        size_t size = 0, limit = 0, used = 0, count = 0;
+        ask(&buffer, &size, &limit);
+        if (!buffer || size < record_bytes(items[i].kind)) {
+            if (buffer)
+                give(NULL, 0, buffer, size, 0);
+            pthread_mutex_lock(&lock);
+            dropped += n - i;
+            pthread_mutex_unlock(&lock);
+            return;
+        }
+        for (; i < n && (limit == 0 || count < limit); i++, count++) {
+            union record r;
+            size_t bytes = record_bytes(items[i].kind), laid = bytes - APPENDED;
+            if (used + bytes > size)
+                break;
+            lay_out(&items[i], &r);
+            memset(buffer + used, 0, bytes);
+            memcpy(buffer + used, &r, laid < sizeof r ? laid : sizeof r);
+            used += bytes;
+        }
+        give(NULL, 0, buffer, size, used);
+    }
+}
+
+CUptiResult CUPTIAPI cuptiActivityFlushAll(uint32_t flag)
+{
+    (void)flag; /* operations that have not ended have no record here, with or without force */
+    pthread_mutex_lock(&lock);
+    if (!request) {
+        pthread_mutex_unlock(&lock);
+        return CUPTI_ERROR_INVALID_OPERATION;
+    }
+    struct item *items = queue;
+    size_t n = nqueue;
+    CUpti_BuffersCallbackRequestFunc ask = request;
+    CUpti_BuffersCallbackCompleteFunc give = completed;
+    queue = NULL;
+    nqueue = cqueue = 0;
+    pthread_mutex_unlock(&lock);
+    deliver(items, n, ask, give);
+    free(items);
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult CUPTIAPI cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid,
+                                                CUpti_Activity **record)
+{
+    if (!buffer || !record)
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    size_t at = 0;
+    if (*record) {
+        size_t bytes = record_bytes((*record)->kind);
+        if (!bytes)
+            return CUPTI_ERROR_INVALID_KIND;
+        at = (size_t)((uint8_t *)*record - buffer) + bytes;
+    }
+    if (at >= valid)
+        return CUPTI_ERROR_MAX_LIMIT_REACHED;
+    *record = (CUpti_Activity *)(void *)(buffer + at);
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords(CUcontext context, uint32_t stream,
+                                                       size_t *n)
+{
+    (void)context;
+    (void)stream;
+    if (!n)
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    pthread_mutex_lock(&lock);
+    *n = dropped;
+    dropped = 0;
+    pthread_mutex_unlock(&lock);
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult CUPTIAPI cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc ask,
+                                                    CUpti_BuffersCallbackCompleteFunc give)
+{
+    if (!ask || !give)
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    pthread_mutex_lock(&lock);
+    request = ask;
+    completed = give;
+    pthread_mutex_unlock(&lock);
+    return CUPTI_SUCCESS;
+}
+
+/* ---- what is recorded --------------------------------------------------------------------------*/
+
+bool cs_records_wanted(void)
+{
+    bool wanted = false;
+    pthread_mutex_lock(&lock);
+    for (unsigned k = 0; k < KINDS; k++)
+        wanted = wanted || on[k];
+    wanted = wanted || ncalls_on;
+    pthread_mutex_unlock(&lock);
+    return wanted;
+}
+
+/* Kinds that never have a record here: nothing of the sort happens on the simulated GPU. */
+static bool empty_kind(CUpti_ActivityKind k)
+{
+    return k == CUPTI_ACTIVITY_KIND_OVERHEAD || k == CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER;
+}
+
+static CUptiResult set_kind(CUpti_ActivityKind kind, bool value)
+{
+    if ((unsigned)kind >= KINDS || kind == CUPTI_ACTIVITY_KIND_INVALID)
+        return CUPTI_ERROR_INVALID_KIND;
+    if (value && !record_bytes(kind) && !empty_kind(kind)) {
+        cs_not_modelled(kind == CUPTI_ACTIVITY_KIND_RUNTIME ? "activity of the CUDA runtime"
+                                                            : "an activity kind");
+        return CUPTI_ERROR_NOT_COMPATIBLE;
+    }
+    const struct simgpu_activity_table *t = cs_driver();
+    if (!t)
+        return CUPTI_ERROR_UNKNOWN;
+    bool first = value && !cs_records_wanted();
+    uint64_t now = t->now_ns(), client = first && clock_of_client ? clock_of_client() : now;
+    pthread_mutex_lock(&lock);
+    on[kind] = value;
+    if (first)
+        clock_offset = client - now;
+    pthread_mutex_unlock(&lock);
+    cs_listen();
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult CUPTIAPI cuptiActivityEnable(CUpti_ActivityKind kind)
+{
+    return set_kind(kind, true);
+}
+
+CUptiResult CUPTIAPI cuptiActivityDisable(CUpti_ActivityKind kind)
+{
+    return set_kind(kind, false);
+}
+
+CUptiResult CUPTIAPI cuptiActivityEnableDriverApi(CUpti_CallbackId cbid, uint8_t enable)
+{
+    if (cbid == 0 || cbid >= CBIDS)
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    pthread_mutex_lock(&lock);
+    ncalls_on = ncalls_on + (enable && !call_on[cbid]) - (!enable && call_on[cbid]);
+    call_on[cbid] = enable;
+    pthread_mutex_unlock(&lock);
+    cs_listen();
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult CUPTIAPI cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc f)
+{
+    if (!f)
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    pthread_mutex_lock(&lock);
+    clock_of_client = f;
+    pthread_mutex_unlock(&lock);
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult CUPTIAPI cuptiGetTimestamp(uint64_t *ns)
+{
+    const struct simgpu_activity_table *t = cs_driver();
+    if (!ns)
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    if (!t)
+        return CUPTI_ERROR_UNKNOWN;
+    *ns = t->now_ns() + clock_offset;
+    return CUPTI_SUCCESS;
+}
+
+/* Buffer sizes and the like: nothing here depends on them. */
+CUptiResult CUPTIAPI cuptiActivitySetAttribute(CUpti_ActivityAttribute attr, size_t *size,
+                                               void *value)
+{
+    (void)attr;
+    return size && value ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_PARAMETER;
+}
+
+void cs_records_end(void)
+{
+    pthread_mutex_lock(&lock);
+    memset(on, 0, sizeof on);
+    memset(call_on, 0, sizeof call_on);
+    ncalls_on = 0;
+    free(queue);
+    queue = NULL;
+    nqueue = cqueue = 0;
+    request = NULL;
+    completed = NULL;
+    clock_of_client = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- external correlation ----------------------------------------------------------------------*/
+
+CUptiResult CUPTIAPI cuptiActivityPushExternalCorrelationId(CUpti_ExternalCorrelationKind kind,
+                                                            uint64_t id)
+{
+    if ((unsigned)kind == 0 || kind >= CUPTI_EXTERNAL_CORRELATION_KIND_SIZE)
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    struct external *e = &externals[kind];
+    if (e->depth < STACK)
+        e->id[e->depth] = id;
+    e->depth++; /* deeper ones count, the id of the deepest that fitted stands for them */
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult CUPTIAPI cuptiActivityPopExternalCorrelationId(CUpti_ExternalCorrelationKind kind,
+                                                           uint64_t *last)
+{
+    if ((unsigned)kind == 0 || kind >= CUPTI_EXTERNAL_CORRELATION_KIND_SIZE)
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    struct external *e = &externals[kind];
+    if (!e->depth)
+        return CUPTI_ERROR_QUEUE_EMPTY;
+    e->depth--;
+    if (last)
+        *last = e->id[e->depth < STACK ? e->depth : STACK - 1];
+    return CUPTI_SUCCESS;
+}
