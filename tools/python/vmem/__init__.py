@@ -148,16 +148,21 @@ def step() -> Outcome:
     return Outcome.ABSENT if _step is None else _outcome(_step())
 
 
+def _tell(function: Callable[..., int] | None, block: Device) -> Outcome:
+    address = _address(block)
+    if function is None:
+        return Outcome.ABSENT
+    return _outcome(function(address)) if address else Outcome.UNKNOWN  # an empty tensor has no block
+
+
 def keep(block: Device) -> Outcome:
     """The block stays on the device until it is freed."""
-    address = _address(block)
-    return Outcome.ABSENT if _keep is None else _outcome(_keep(address))
+    return _tell(_keep, block)
 
 
 def dead(block: Device) -> Outcome:
     """The contents are of no more use: the block may lose them without a copy."""
-    address = _address(block)
-    return Outcome.ABSENT if _dead is None else _outcome(_dead(address))
+    return _tell(_dead, block)
 
 
 def _call_back(address: int | None, size: int, stream: int | None, number: int | None) -> None:
@@ -188,6 +193,8 @@ def regenerable(block: Device, function: Regenerate | None, cost_ns: int = 0) ->
         raise ValueError("cost_ns must not be negative")
     if _regenerable is None:
         return Outcome.ABSENT
+    if not address:
+        return Outcome.UNKNOWN
     if function is None:
         outcome = _outcome(_regenerable(address, _REGENERATE(), None, 0))
         with _lock:
