@@ -174,6 +174,8 @@ CUresult sg_enter(enum sg_id id, bool ptds)
 CUresult sg_leave(enum sg_id id, CUresult r)
 {
     struct sg_told after;
+    if (r == SG_SKIPPED)
+        r = CUDA_SUCCESS;
     sg.ptds = false;
     sg_activity_call_ends(id, r, &after);
     pthread_mutex_unlock(&sg.lock);

@@ -38,6 +38,7 @@ static const struct {
     {"OPERATING_SYSTEM", CUDA_ERROR_OPERATING_SYSTEM},
     {"DEVICE_UNAVAILABLE", CUDA_ERROR_DEVICE_UNAVAILABLE},
     {"NO_DEVICE", CUDA_ERROR_NO_DEVICE},
+    {"SKIPPED", SG_SKIPPED},
 };
 
 static bool find_error(const char *name, CUresult *out)

@@ -351,6 +351,8 @@ void sg_handle_drop(enum sg_handle_type t, const void *p);
 /* ---- configuration, report ---- */
 CUresult sg_configure(void);
 CUresult sg_faults_parse(const char *text, char *why, size_t n);
+/* SG_SKIPPED: the call is to do nothing and say that it worked (sg_leave turns it into success). */
+#define SG_SKIPPED ((CUresult)-1)
 CUresult sg_fault_for(enum sg_id id);
 double sg_fault_copy_factor(void);
 size_t sg_fault_host_limit(void);

@@ -118,6 +118,21 @@ Test(faults, chance_follows_the_seed)
     cr_assert(failed > 60 && failed < 140, "%d of 400", failed);
 }
 
+Test(faults, a_skipped_call_says_that_it_worked)
+{
+    START("SIMGPU_FAULTS", "cuMemsetD32:2=SKIPPED", "SIMGPU_MODE", "functional");
+    CUdeviceptr p;
+    uint32_t word;
+    OK(cuMemAlloc(&p, 4));
+    OK(cuMemsetD32(p, 1, 1));
+    OK(cuMemsetD32(p, 2, 1));
+    OK(cuMemcpyDtoH(&word, p, 4));
+    cr_assert_eq(word, 1);
+    OK(cuMemsetD32(p, 3, 1));
+    OK(cuMemcpyDtoH(&word, p, 4));
+    cr_assert_eq(word, 3);
+}
+
 Test(faults, memory_shortages)
 {
     START("SIMGPU_FAULTS", "host-memory=1MiB,device-memory=2GiB");
