@@ -1,5 +1,5 @@
 #!/bin/bash
-# tools/soak.sh torture --seeds N [--first S] [--faults] [--bare] [--seconds T] | torture --shrink SEED
+# tools/soak.sh torture --seeds N [--first S] [--faults] [--free] [--bare] [--seconds T] | torture --shrink SEED
 #     Random programs under libvmem.so. Last line: N seeds, F failures.
 # tools/soak.sh fuzz [--seconds T] [READER...]
 #     Coverage-guided fuzzing of each reader of files under sanitizers (clang with libFuzzer), T seconds

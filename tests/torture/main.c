@@ -1,11 +1,13 @@
 /* main.c: one seed: works out what it needs, sets the stage, starts itself again on it, and judges.
  *
- *   torture --seed N [--vmem LIBVMEM] [--driver LIBCUDA] [--faults] [--keep LIST] [--budget BYTES]
- *           [--verbose]
+ *   torture --seed N [--vmem LIBVMEM] [--driver LIBCUDA] [--faults] [--free] [--keep LIST]
+ *           [--budget BYTES] [--plant RULES] [--heart FD] [--verbose]
  *
  * LIST names the intents that are carried out (ranges of world:first-last, separated by commas); the
- * others are left out. Without --vmem the program runs bare. Exit status: 0 right; 3 a loud fault that
- * a hidden access explains; 4 out of memory; anything else is a failure.
+ * others are left out. Without --vmem the program runs bare. Threads go by turns drawn from the seed;
+ * with --free there are two at least and they run as they like, so that a run need not repeat. RULES
+ * are SIMGPU_FAULTS to prove that a check can fail. FD gets a byte every few intents. Exit status: 0
+ * right; 3 a loud fault that a hidden access explains; 4 out of memory; anything else is a failure.
  */
 #include "torture.h"
 
@@ -18,8 +20,10 @@
 
 struct options {
     uint64_t seed;
-    const char *vmem, *driver, *keep;
+    const char *vmem, *driver, *keep, *plant;
     int faults, verbose, run;
+    int free;        /* threads run freely */
+    int heart;       /* file descriptor for signs of life, -1: none */
     uint64_t budget; /* 0: a share of the program's peak */
 };
 
@@ -34,7 +38,8 @@ struct job {
 static _Noreturn void usage(const char *why)
 {
     fprintf(stderr, "torture: %s\nusage: torture --seed N [--vmem LIBVMEM] [--driver LIBCUDA] "
-                    "[--faults] [--keep LIST] [--budget BYTES] [--verbose]\n", why);
+                    "[--faults] [--free] [--keep LIST] [--budget BYTES] [--plant RULES] [--heart FD] "
+                    "[--verbose]\n", why);
     exit(EXIT_USAGE);
 }
 
@@ -66,12 +71,12 @@ static void *run_job(void *arg)
 {
     struct job *j = arg;
     struct world *w = &j->world;
+    turn_enter(w);
     if (!w->shared->dry)
         TRY(w, cuCtxSetCurrent(w->gpu->context));
     world_run(w, &j->program, j->keep);
-    turn_take(w);
     world_close(w);
-    turn_give(w, 1);
+    turn_leave(w);
     return NULL;
 }
 
@@ -106,7 +111,7 @@ static void fini_jobs(const struct settings *s, struct job *jobs)
     }
 }
 
-static void open_gpu(const struct world *none, struct gpu *g, CUdevice device)
+static void open_gpu(struct world *none, struct gpu *g, CUdevice device)
 {
     CUmodule module;
     TRY(none, cuDevicePrimaryCtxRetain(&g->context, device));
@@ -147,9 +152,9 @@ static uint32_t gpus_of(const struct options *o, const struct settings *s)
 static int run(const struct options *o, const struct settings *s)
 {
     static struct job jobs[WORLDS];
-    struct shared shared = {.verbose = o->verbose, .turns = s->turns,
-                            .lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER,
-                            .rng = {o->seed * 2 + 5}, .alive = (1u << s->worlds) - 1};
+    struct shared shared = {.verbose = o->verbose, .turns = s->worlds > 1 && !o->free,
+                            .seed = o->seed, .heart = o->heart, .alive = (1u << s->worlds) - 1,
+                            .lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
     uint32_t done = 0, checked = 0;
     open_devices(&shared, gpus_of(o, s));
     run_worlds(o, s, &shared, jobs);
@@ -201,7 +206,7 @@ static void put_faults(uint64_t seed, int verbose)
 static void set_stage(const struct options *o, const struct settings *s)
 {
     static struct job jobs[WORLDS];
-    struct shared shared = {.dry = 1, .graphs = 1};
+    struct shared shared = {.dry = 1, .graphs = 1, .heart = -1};
     run_worlds(o, s, &shared, jobs);
     uint64_t peak = 0, worst = 0;
     uint32_t intents = 0;
@@ -228,7 +233,9 @@ static void set_stage(const struct options *o, const struct settings *s)
     put("SIMGPU_SEED", o->seed);
     put("SIMGPU_DEVICES", gpus_of(o, s));
     put("SIMGPU_HOST_NUMA", (unsigned long long)s->numa);
-    if (o->faults)
+    if (o->plant)
+        setenv("SIMGPU_FAULTS", o->plant, 1);
+    else if (o->faults)
         put_faults(o->seed, o->verbose);
     if (!o->vmem)
         return;
@@ -247,7 +254,7 @@ static void set_stage(const struct options *o, const struct settings *s)
 
 static struct options parse(int argc, char **argv)
 {
-    struct options o = {0};
+    struct options o = {.heart = -1};
     int seed_given = 0;
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
@@ -265,6 +272,12 @@ static struct options parse(int argc, char **argv)
             o.keep = value, i++;
         } else if (strcmp(argv[i], "--budget") == 0) {
             o.budget = strtoull(value, NULL, 10), i++;
+        } else if (strcmp(argv[i], "--plant") == 0) {
+            o.plant = value, i++;
+        } else if (strcmp(argv[i], "--heart") == 0) {
+            o.heart = atoi(value), i++;
+        } else if (strcmp(argv[i], "--free") == 0) {
+            o.free = 1;
         } else if (strcmp(argv[i], "--faults") == 0) {
             o.faults = 1;
         } else if (strcmp(argv[i], "--verbose") == 0) {
@@ -284,7 +297,7 @@ int main(int argc, char **argv)
 {
     struct options o = parse(argc, argv);
     struct settings s;
-    settings_make(o.seed, &s);
+    settings_make(o.seed, o.free ? 2 : 1, &s);
     if (o.run)
         return run(&o, &s);
     set_stage(&o, &s);

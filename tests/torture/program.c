@@ -23,16 +23,17 @@ uint32_t rng_below(struct rng *r, uint32_t n)
     return (uint32_t)((uint64_t)rng_next(r) * n >> 32);
 }
 
-void settings_make(uint64_t seed, struct settings *s)
+void settings_make(uint64_t seed, uint32_t at_least, struct settings *s)
 {
     struct rng r = {seed * 2 + 1};
     static const uint32_t granularities[] = {4096, 4096, 8192, 16384};
     s->worlds = rng_below(&r, 4) ? 1 : 2 + rng_below(&r, WORLDS - 1);
+    if (s->worlds < at_least)
+        s->worlds = at_least;
     s->budget_percent = 30 + rng_below(&r, 71);
     s->granularity = granularities[rng_below(&r, 4)];
     s->numa = (int)rng_below(&r, 2);
     s->hidden = rng_below(&r, 5) == 0;
-    s->turns = s->worlds > 1 && rng_below(&r, 4) != 0;
 }
 
 /* How often each kind is meant, against the sum. */

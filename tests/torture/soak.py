@@ -1,64 +1,102 @@
 #!/usr/bin/env python3
 """Runs the torture program over many seeds, or shrinks one that failed.
 
-  soak.py torture --seeds N [--first S] [--faults] [--bare] [--seconds T] [--jobs J] [--list FILE]
+  soak.py torture --seeds N [--first S] [--faults] [--free] [--bare] [--seconds T] [--jobs J]
+                  [--list FILE] [--replay]
   soak.py torture --shrink SEED [--faults] [--bare]
 
 Each seed is one process. Right are an exit status of 0; 3, a loud fault in a program that follows
-tables of addresses; and, with --faults, 4, the program's own out-of-memory error. --seconds ends the
-run early, --list runs the seeds of a file (past failures) before the others. The last line is
-`N seeds, F failures`.
+tables of addresses; and, with --faults, 4, the program's own out-of-memory error. A program that gets
+nothing done for STALL seconds hangs, however long the others take. --free lets threads run freely: such
+a run need not repeat. --seconds ends the run early; --list runs the seeds of a file (past failures,
+each with the options on its line) before the others. --replay runs each seed twice and fails if the
+driver's calls or their times differ. The last line is `N seeds, F failures`.
 """
 import argparse
 import collections
 import concurrent.futures
 import os
 import re
+import select
 import subprocess
 import sys
+import tempfile
 import time
 
-TIMEOUT = 120
-NAMES = {0: "right", 3: "loud", 4: "out of memory", 124: "hang"}
+STALL = 120
+NAMES = {0: "right", 3: "loud", 4: "out of memory", 124: "hang", 125: "no replay"}
+Case = collections.namedtuple("Case", "seed faults free")
 
 
-def command(build, seed, a, extra=()):
+def command(build, case, a, extra=()):
     driver = os.path.join(build, "tests/simgpu/driver/libcuda.so.1")
-    c = [os.path.join(build, "tests/torture/torture"), "--seed", str(seed)]
+    c = [os.path.join(build, "tests/torture/torture"), "--seed", str(case.seed)]
     if not a.bare:
         c += ["--vmem", os.path.join(build, "cuda_hooks/libvmem.so"), "--driver", driver]
-    if a.faults:
-        c.append("--faults")
-    return c + list(extra)
+    return c + ["--faults"] * case.faults + ["--free"] * case.free + list(extra)
 
 
-def run(build, seed, a, extra=()):
+def watch(c, env):
+    """Runs a command to its end, or to where it has given no sign of life for STALL seconds: its
+    exit status (124: it hung) and what it wrote to stderr."""
+    sign, heart = os.pipe()
+    with tempfile.TemporaryFile("w+", errors="replace") as err:
+        p = subprocess.Popen(c + ["--heart", str(heart)], env=env, stdin=subprocess.DEVNULL,
+                             stdout=err, stderr=err, pass_fds=[heart])
+        os.close(heart)
+        hung = False
+        while not hung:
+            hung = not select.select([sign], [], [], STALL)[0]
+            if not hung and not os.read(sign, 4096):
+                break
+        os.close(sign)
+        if hung:
+            p.kill()
+        code = p.wait()
+        err.seek(0)
+        return 124 if hung else code, err.read()
+
+
+def run(build, case, a, extra=(), **more):
     env = {k: v for k, v in os.environ.items()
            if not k.startswith(("SIMGPU_", "VMEM_")) or k == "VMEM_LOG"}
     env["LD_LIBRARY_PATH"] = os.path.join(build, "tests/simgpu/driver")
-    try:
-        r = subprocess.run(command(build, seed, a, extra), env=env, capture_output=True, text=True,
-                           errors="replace", timeout=TIMEOUT)
-        if r.returncode == -6 and not extra and is_late_follower(r.stderr, build, seed, a):
-            return 3, r.stderr
-        return r.returncode, r.stderr
-    except subprocess.TimeoutExpired as e:
-        return 124, (e.stderr or b"").decode(errors="replace")
+    code, err = watch(command(build, case, a, extra), dict(env, **more))
+    if code == -6 and not extra and is_late_follower(err, build, case, a):
+        code = 3
+    return code, err
 
 
-def is_late_follower(err, build, seed, a):
+def is_late_follower(err, build, case, a):
     """The loud fault seen before it happens: a page leaves while a kernel that will follow a table is
     still queued. Only a table that a kernel wrote may name a block nobody could know of."""
     findings = [l for l in err.splitlines() if l.startswith("simgpu:")]
     if not findings or not all(re.match(r"simgpu: (early unmap|illegal address): .*kernel torture_gather ", l)
                                for l in findings):
         return False
-    _, told = run(build, seed, a, ["--verbose"])
+    _, told = run(build, case, a, ["--verbose"])
     return " table-store " in told
 
 
-def is_failure(code, a):
-    return code not in ((0, 3, 4) if a.faults else (0, 3))
+def run_twice(build, case, a):
+    """As run(), but 125 where a second run does not repeat the first."""
+    seen = []
+    with tempfile.TemporaryDirectory() as d:
+        for n in range(2):
+            log = os.path.join(d, f"calls{n}")
+            code, err = run(build, case, a, SIMGPU_CALL_LOG=log)
+            with open(log) as f:
+                seen.append((code, f.read().splitlines()))
+    (code, first), (other, second) = seen
+    at = next((i for i, (x, y) in enumerate(zip(first, second)) if x != y), None)
+    if code == other and at is None and len(first) == len(second):
+        return code, err
+    return 125, (f"exit status {code}, then {other}; {len(first)} calls, then {len(second)}"
+                 + (f"; call {at} is {first[at]}, then {second[at]}" if at is not None else ""))
+
+
+def is_failure(code, case):
+    return code not in ((0, 3, 4) if case.faults else (0, 3))
 
 
 def reason(code, err):
@@ -66,30 +104,40 @@ def reason(code, err):
     return f"{NAMES.get(code, 'exit status %d' % code)}: " + " | ".join(lines[-3:])[:400]
 
 
+def listed(path):
+    """The cases of a list: `SEED [--faults] [--free] what it found`, # begins a comment."""
+    with open(path) as f:
+        for line in f:
+            m = re.match(r"(\d+)((?: --\w+)*)", line)
+            if m:
+                yield Case(int(m.group(1)), "--faults" in m.group(2), "--free" in m.group(2))
+
+
 def soak(build, a):
-    seeds = list(range(a.first, a.first + a.seeds))
+    cases = [Case(s, a.faults, a.free) for s in range(a.first, a.first + a.seeds)]
+    print(f"seeds from {a.first}" + " --faults" * a.faults + " --free" * a.free, flush=True)
     if a.list:
-        with open(a.list) as f:
-            seeds = [int(x) for x in re.findall(r"^\d+", f.read(), re.M)] + seeds
+        cases = list(listed(a.list)) + cases
     end = time.monotonic() + a.seconds if a.seconds else None
     ran = failures = 0
     kinds = collections.Counter()
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
-        def one(seed):
+        def one(case):
             if end and time.monotonic() > end:
-                return seed, None, ""
-            return (seed, *run(build, seed, a))
-        for seed, code, err in pool.map(one, seeds):
+                return case, None, ""
+            return (case, *(run_twice if a.replay else run)(build, case, a))
+        for case, code, err in pool.map(one, cases):
             if code is None:
                 continue
             ran += 1
             kinds[NAMES.get(code, "failed")] += 1
-            if is_failure(code, a):
+            if is_failure(code, case):
                 failures += 1
-                print(f"seed {seed}: {reason(code, err)}", flush=True)
+                print(f"seed {case.seed}{' --faults' * case.faults}"
+                      f"{' --free (may not fail again)' * case.free}: {reason(code, err)}", flush=True)
     print(", ".join(f"{n} {k}" for k, n in sorted(kinds.items())))
     print(f"{ran} seeds, {failures} failures")
-    return 1 if failures else 0
+    return 1 if failures or not ran else 0
 
 
 # ---- shrinking ---------------------------------------------------------------------------------------
@@ -110,8 +158,9 @@ def keep_list(items):
 
 
 def shrink(build, a):
-    code, err = run(build, a.shrink, a, ["--verbose"])
-    if not is_failure(code, a):
+    case = Case(a.shrink, a.faults, a.free)
+    code, err = run(build, case, a, ["--verbose"])
+    if not is_failure(code, case):
         print(f"seed {a.shrink} does not fail: {reason(code, err)}")
         return 2
     items = all_intents(err)
@@ -119,8 +168,8 @@ def shrink(build, a):
     fixed = ["--budget", budget.group(1)] if budget else []
 
     def fails(some):
-        c, _ = run(build, a.shrink, a, fixed + ["--keep", keep_list(some)])
-        return is_failure(c, a)
+        c, _ = run(build, case, a, fixed + ["--keep", keep_list(some)])
+        return is_failure(c, case)
 
     if not fails(items):
         print("the failure depends on more than the intents; whole program:")
@@ -136,9 +185,9 @@ def shrink(build, a):
                 at += step
         step = step if shorter and step == 1 else step // 2
     extra = fixed + (["--keep", keep_list(items)] if items else [])
-    code, err = run(build, a.shrink, a, extra + ["--verbose"])
+    code, err = run(build, case, a, extra + ["--verbose"])
     print(err.rstrip())
-    print(" ".join(command(build, a.shrink, a, extra)))
+    print(" ".join(command(build, case, a, extra)))
     if items:
         print(f"{len(items)} intents: {reason(code, err)}")
     return 1
@@ -155,11 +204,14 @@ def main():
     p.add_argument("--list")
     p.add_argument("--shrink", type=int)
     p.add_argument("--faults", action="store_true")
+    p.add_argument("--free", action="store_true")
     p.add_argument("--bare", action="store_true")
+    p.add_argument("--replay", action="store_true")
     p.add_argument("--build", default=os.environ.get("VMEM_BUILD_DIR", "build"))
     a = p.parse_args()
     build = os.path.abspath(a.build)
     sys.exit(shrink(build, a) if a.shrink is not None else soak(build, a))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -64,9 +64,9 @@ struct settings {
     uint32_t granularity;
     int numa;                /* which host backend */
     int hidden;              /* accesses through tables that no copy shows */
-    int turns;               /* threads go by turns, so that a seed replays exactly */
 };
-void settings_make(uint64_t seed, struct settings *s);
+/* `at_least` is the least number of threads. */
+void settings_make(uint64_t seed, uint32_t at_least, struct settings *s);
 /* The program of world `world`; freed by program_fini. Exits on lack of memory. */
 void program_make(uint64_t seed, uint32_t world, const struct settings *s, struct program *p);
 void program_fini(struct program *p);
@@ -161,13 +161,14 @@ struct shared {
     int dry;           /* no device: only what the program would need */
     int graphs;        /* the driver can capture */
     int verbose;
-    int hidden_used;   /* a table of addresses was followed */
+    _Atomic int hidden_used; /* a table of addresses was followed */
     /* whose turn it is among the threads; unused (turns 0) where they run freely */
     int turns;
+    uint64_t seed;
     pthread_mutex_t lock;
     pthread_cond_t moved;
-    struct rng rng;
     uint32_t turn, alive; /* alive: one bit a world */
+    int heart;            /* a file descriptor that gets a byte now and then, -1: none */
 };
 
 struct world {
@@ -192,6 +193,8 @@ struct world {
     uint64_t op_words, worst_op_words;
     uint32_t done, skipped, checked;
     const struct intent *current;
+    int in_turn;          /* takes part in the turns */
+    uint32_t step, calls; /* intents come to, left out or not; calls of the present one */
 };
 
 void world_open(struct world *w, struct shared *s, uint32_t number, uint64_t seed, int single);
@@ -199,14 +202,18 @@ void world_run(struct world *w, const struct program *p, const uint8_t *keep);
 void world_close(struct world *w); /* reads everything back, compares, frees */
 
 /* Ends the process as the result deserves unless `r` is a success. */
-#define TRY(w, call) torture_check(w, call, #call, __FILE__, __LINE__)
+#define TRY(w, call)                                                                               \
+    (turn_pass(w, 0), torture_check(w, call, #call, __FILE__, __LINE__))
 void torture_check(const struct world *w, CUresult r, const char *call, const char *file, int line);
 _Noreturn void torture_wrong(const struct world *w, const char *what, uint32_t word, uint32_t got,
                              uint32_t want);
 
-/* Waits for the world's turn; gives it to a world drawn from the seed, which may be the same. */
-void turn_take(struct world *w);
-void turn_give(struct world *w, int for_good);
+/* Threads by turns: one runs at a time, and who goes on is drawn at each intent and at some calls. The
+ * draw depends on the seed and on the place in the thread's program alone, so that a run repeats exactly
+ * and most of the order stays when intents are left out. */
+void turn_enter(struct world *w);           /* waits for the first turn */
+void turn_pass(struct world *w, int always); /* may give the turn away and wait for the next */
+void turn_leave(struct world *w);
 
 /* Ordering; `mode` 1 reads, 2 writes, 3 both. touch() before the operation is issued on `s`, issue()
  * once, then mark() for each slot. */

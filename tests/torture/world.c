@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- results ----------------------------------------------------------------------------------------*/
 
@@ -47,32 +48,57 @@ static void *need(void *p)
 
 /* ---- turns -------------------------------------------------------------------------------------------*/
 
-void turn_take(struct world *w)
+static void turn_wait(struct world *w)
 {
-    struct shared *s = w->shared;
-    if (!s->turns)
-        return;
-    pthread_mutex_lock(&s->lock);
-    while (s->turn != w->number)
-        pthread_cond_wait(&s->moved, &s->lock);
-    pthread_mutex_unlock(&s->lock);
+    while (w->shared->turn != w->number)
+        pthread_cond_wait(&w->shared->moved, &w->shared->lock);
 }
 
-void turn_give(struct world *w, int for_good)
+/* With the lock: whose turn it is next. */
+static void turn_draw(const struct world *w)
 {
     struct shared *s = w->shared;
-    if (!s->turns)
-        return;
-    pthread_mutex_lock(&s->lock);
-    if (for_good)
-        s->alive &= ~(1u << w->number);
+    struct rng r = {s->seed * 2 + 5 + ((uint64_t)w->number << 56) + ((uint64_t)w->step << 24) + w->calls};
     while (s->alive) {
-        s->turn = rng_below(&s->rng, WORLDS);
+        s->turn = rng_below(&r, WORLDS);
         if (s->alive >> s->turn & 1)
             break;
     }
     pthread_cond_broadcast(&s->moved);
-    pthread_mutex_unlock(&s->lock);
+}
+
+void turn_enter(struct world *w)
+{
+    w->in_turn = w->shared->turns;
+    if (!w->in_turn)
+        return;
+    pthread_mutex_lock(&w->shared->lock);
+    turn_wait(w);
+    pthread_mutex_unlock(&w->shared->lock);
+}
+
+void turn_pass(struct world *w, int always)
+{
+    if (!w->in_turn)
+        return;
+    struct rng r = {w->shared->seed * 2 + 6 + ((uint64_t)w->step << 24) + w->calls++};
+    if (!always && rng_below(&r, 4) != 0)
+        return;
+    pthread_mutex_lock(&w->shared->lock);
+    turn_draw(w);
+    turn_wait(w);
+    pthread_mutex_unlock(&w->shared->lock);
+}
+
+void turn_leave(struct world *w)
+{
+    if (!w->in_turn)
+        return;
+    w->in_turn = 0;
+    pthread_mutex_lock(&w->shared->lock);
+    w->shared->alive &= ~(1u << w->number);
+    turn_draw(w);
+    pthread_mutex_unlock(&w->shared->lock);
 }
 
 /* ---- order --------------------------------------------------------------------------------------------*/
@@ -321,6 +347,15 @@ static void count_last_looks(struct world *w)
     w->op_words = 0;
 }
 
+static void next_step(struct world *w)
+{
+    w->step++;
+    w->calls = 0;
+    if (w->shared->heart >= 0 && w->step % 8 == 0)
+        (void)!write(w->shared->heart, "", 1);
+    turn_pass(w, 1);
+}
+
 void world_run(struct world *w, const struct program *p, const uint8_t *keep)
 {
     for (uint32_t k = 0; k < p->nphases; k++) {
@@ -330,14 +365,12 @@ void world_run(struct world *w, const struct program *p, const uint8_t *keep)
             w->rng.state = ((uint64_t)ph->first << 32) + w->number;
             for (uint32_t i = 0; i < ph->count; i++) {
                 w->current = &p->intents[ph->first + i];
-                turn_take(w); /* what is left out takes its turn too: the others' order stays */
+                next_step(w); /* of what is left out too: the others' order stays */
                 if (!keep || keep[w->current->id])
                     do_intent(w, w->current);
-                turn_give(w, 0);
             }
-            turn_take(w);
+            next_step(w);
             end_of_repeat(w);
-            turn_give(w, 0);
         }
     }
     w->current = NULL;
