@@ -296,68 +296,78 @@ static cudnnStatus_t find_alone(cudnnHandle_t h, struct sg_conv_args *a, int wan
     return status;
 }
 
-/* ---- forward ---- */
+/* ---- the three directions ---- */
 
-cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,
-                                      const cudnnTensorDescriptor_t xDesc, const void *x,
-                                      const cudnnFilterDescriptor_t wDesc, const void *w,
-                                      const cudnnConvolutionDescriptor_t convDesc,
-                                      cudnnConvolutionFwdAlgo_t algo, void *workSpace,
-                                      size_t workSpaceSizeInBytes, const void *beta,
-                                      const cudnnTensorDescriptor_t yDesc, void *y)
-{
-    struct sg_conv_args a = {sg_dnn_addr(x), sg_dnn_addr(w), sg_dnn_addr(y), 0, {.dir = 0}};
-    SG_TRY(conv_shape(__func__, SG_CONV_FWD, xDesc, wDesc, convDesc, yDesc, &a.s));
-    return conv_launch(__func__, handle, &a, (int)algo, workSpace, workSpaceSizeInBytes, alpha,
-                       beta);
-}
+#define TENSOR cudnnTensorDescriptor_t
+#define FILTER cudnnFilterDescriptor_t
 
-cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t handle,
-                                                      const cudnnTensorDescriptor_t xDesc,
-                                                      const cudnnFilterDescriptor_t wDesc,
-                                                      const cudnnConvolutionDescriptor_t convDesc,
-                                                      const cudnnTensorDescriptor_t yDesc,
-                                                      cudnnConvolutionFwdAlgo_t algo, size_t *size)
-{
-    struct sg_conv_shape s;
-    SG_TRY(conv_shape(__func__, SG_CONV_FWD, xDesc, wDesc, convDesc, yDesc, &s));
-    return workspace_size(handle, &s, (int)algo, size);
-}
+/* The calls of one direction, which differ in names and in what their operands are: two inputs, `a` and
+ * `b`, and the result `c` in the order of the arguments, of kinds A, B and C; x, w and y are those three
+ * as the convolution sees them. */
+#define DIRECTION(Name, Algo, dir_, A, B, C, x, w, y)                                              \
+    cudnnStatus_t cudnnConvolution##Name(                                                          \
+        cudnnHandle_t handle, const void *alpha, const A aDesc, const void *a, const B bDesc,      \
+        const void *b, const cudnnConvolutionDescriptor_t convDesc,                                \
+        cudnnConvolution##Algo##Algo_t algo, void *workSpace, size_t workSpaceSizeInBytes,         \
+        const void *beta, const C cDesc, void *c)                                                  \
+    {                                                                                              \
+        struct sg_conv_args args = {sg_dnn_addr(x), sg_dnn_addr(w), sg_dnn_addr(y), 0,             \
+                                    {.dir = 0}};                                                   \
+        SG_TRY(conv_shape(__func__, dir_, x##Desc, w##Desc, convDesc, y##Desc, &args.s));          \
+        return conv_launch(__func__, handle, &args, (int)algo, workSpace, workSpaceSizeInBytes,    \
+                           alpha, beta);                                                           \
+    }                                                                                              \
+    cudnnStatus_t cudnnGetConvolution##Name##WorkspaceSize(                                        \
+        cudnnHandle_t handle, const A aDesc, const B bDesc,                                        \
+        const cudnnConvolutionDescriptor_t convDesc, const C cDesc,                                \
+        cudnnConvolution##Algo##Algo_t algo, size_t *size)                                         \
+    {                                                                                              \
+        struct sg_conv_shape s;                                                                    \
+        SG_TRY(conv_shape(__func__, dir_, x##Desc, w##Desc, convDesc, y##Desc, &s));               \
+        return workspace_size(handle, &s, (int)algo, size);                                        \
+    }                                                                                              \
+    cudnnStatus_t cudnnGetConvolution##Name##Algorithm_v7(                                         \
+        cudnnHandle_t handle, const A aDesc, const B bDesc,                                        \
+        const cudnnConvolutionDescriptor_t convDesc, const C cDesc, const int wanted,              \
+        int *returned, cudnnConvolution##Algo##AlgoPerf_t *results)                                \
+    {                                                                                              \
+        struct sg_conv_shape s;                                                                    \
+        SG_TRY(conv_shape(__func__, dir_, x##Desc, w##Desc, convDesc, y##Desc, &s));               \
+        return give_ranked(handle, &s, wanted, returned, results);                                 \
+    }                                                                                              \
+    cudnnStatus_t cudnnFindConvolution##Name##Algorithm(                                           \
+        cudnnHandle_t handle, const A aDesc, const B bDesc,                                        \
+        const cudnnConvolutionDescriptor_t convDesc, const C cDesc, const int wanted,              \
+        int *returned, cudnnConvolution##Algo##AlgoPerf_t *results)                                \
+    {                                                                                              \
+        struct sg_conv_args args = {0};                                                            \
+        SG_TRY(conv_shape(__func__, dir_, x##Desc, w##Desc, convDesc, y##Desc, &args.s));          \
+        return find_alone(handle, &args, wanted, returned, results);                               \
+    }                                                                                              \
+    cudnnStatus_t cudnnFindConvolution##Name##AlgorithmEx(                                         \
+        cudnnHandle_t handle, const A aDesc, const void *a, const B bDesc, const void *b,          \
+        const cudnnConvolutionDescriptor_t convDesc, const C cDesc, void *c, const int wanted,     \
+        int *returned, cudnnConvolution##Algo##AlgoPerf_t *results, void *workSpace,               \
+        size_t workSpaceSizeInBytes)                                                               \
+    {                                                                                              \
+        struct sg_conv_args args = {sg_dnn_addr(x), sg_dnn_addr(w), sg_dnn_addr(y), 0,             \
+                                    {.dir = 0}};                                                   \
+        SG_TRY(conv_shape(__func__, dir_, x##Desc, w##Desc, convDesc, y##Desc, &args.s));          \
+        return find_timed(handle, &args, workSpace, workSpaceSizeInBytes, wanted, returned,        \
+                          results);                                                                \
+    }                                                                                              \
+    cudnnStatus_t cudnnGetConvolution##Name##AlgorithmMaxCount(cudnnHandle_t handle, int *count)   \
+    {                                                                                              \
+        SG_NEED(count, "%s: the result pointer is null", __func__);                                \
+        *count = sg_conv_algo_count(dir_);                                                         \
+        return CUDNN_STATUS_SUCCESS;                                                               \
+    }
 
-cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
-    cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const cudnnFilterDescriptor_t wDesc,
-    const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t yDesc,
-    const int requestedAlgoCount, int *returnedAlgoCount,
-    cudnnConvolutionFwdAlgoPerf_t *perfResults)
-{
-    struct sg_conv_shape s;
-    SG_TRY(conv_shape(__func__, SG_CONV_FWD, xDesc, wDesc, convDesc, yDesc, &s));
-    return give_ranked(handle, &s, requestedAlgoCount, returnedAlgoCount, perfResults);
-}
+DIRECTION(Forward, Fwd, SG_CONV_FWD, TENSOR, FILTER, TENSOR, a, b, c)
+DIRECTION(BackwardData, BwdData, SG_CONV_BWD_DATA, FILTER, TENSOR, TENSOR, c, a, b)
+DIRECTION(BackwardFilter, BwdFilter, SG_CONV_BWD_FILTER, TENSOR, TENSOR, FILTER, a, c, b)
 
-cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(
-    cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const cudnnFilterDescriptor_t wDesc,
-    const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t yDesc,
-    const int requestedAlgoCount, int *returnedAlgoCount,
-    cudnnConvolutionFwdAlgoPerf_t *perfResults)
-{
-    struct sg_conv_args a = {0};
-    SG_TRY(conv_shape(__func__, SG_CONV_FWD, xDesc, wDesc, convDesc, yDesc, &a.s));
-    return find_alone(handle, &a, requestedAlgoCount, returnedAlgoCount, perfResults);
-}
-
-cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(
-    cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const void *x,
-    const cudnnFilterDescriptor_t wDesc, const void *w, const cudnnConvolutionDescriptor_t convDesc,
-    const cudnnTensorDescriptor_t yDesc, void *y, const int requestedAlgoCount,
-    int *returnedAlgoCount, cudnnConvolutionFwdAlgoPerf_t *perfResults, void *workSpace,
-    size_t workSpaceSizeInBytes)
-{
-    struct sg_conv_args a = {sg_dnn_addr(x), sg_dnn_addr(w), sg_dnn_addr(y), 0, {.dir = 0}};
-    SG_TRY(conv_shape(__func__, SG_CONV_FWD, xDesc, wDesc, convDesc, yDesc, &a.s));
-    return find_timed(handle, &a, workSpace, workSpaceSizeInBytes, requestedAlgoCount,
-                      returnedAlgoCount, perfResults);
-}
+/* ---- fused forward ---- */
 
 cudnnStatus_t cudnnConvolutionBiasActivationForward(
     cudnnHandle_t handle, const void *alpha1, const cudnnTensorDescriptor_t xDesc, const void *x,
@@ -395,140 +405,7 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
     return sg_dnn_launch(handle, SG_K_CONV_FUSED, &a, conv_threads(&a.s));
 }
 
-/* ---- backward, data ---- */
-
-cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alpha,
-                                           const cudnnFilterDescriptor_t wDesc, const void *w,
-                                           const cudnnTensorDescriptor_t dyDesc, const void *dy,
-                                           const cudnnConvolutionDescriptor_t convDesc,
-                                           cudnnConvolutionBwdDataAlgo_t algo, void *workSpace,
-                                           size_t workSpaceSizeInBytes, const void *beta,
-                                           const cudnnTensorDescriptor_t dxDesc, void *dx)
-{
-    struct sg_conv_args a = {sg_dnn_addr(dx), sg_dnn_addr(w), sg_dnn_addr(dy), 0, {.dir = 0}};
-    SG_TRY(conv_shape(__func__, SG_CONV_BWD_DATA, dxDesc, wDesc, convDesc, dyDesc, &a.s));
-    return conv_launch(__func__, handle, &a, (int)algo, workSpace, workSpaceSizeInBytes, alpha,
-                       beta);
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
-    cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc, const cudnnTensorDescriptor_t dyDesc,
-    const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t dxDesc,
-    cudnnConvolutionBwdDataAlgo_t algo, size_t *size)
-{
-    struct sg_conv_shape s;
-    SG_TRY(conv_shape(__func__, SG_CONV_BWD_DATA, dxDesc, wDesc, convDesc, dyDesc, &s));
-    return workspace_size(handle, &s, (int)algo, size);
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
-    cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc, const cudnnTensorDescriptor_t dyDesc,
-    const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t dxDesc,
-    const int requestedAlgoCount, int *returnedAlgoCount,
-    cudnnConvolutionBwdDataAlgoPerf_t *perfResults)
-{
-    struct sg_conv_shape s;
-    SG_TRY(conv_shape(__func__, SG_CONV_BWD_DATA, dxDesc, wDesc, convDesc, dyDesc, &s));
-    return give_ranked(handle, &s, requestedAlgoCount, returnedAlgoCount, perfResults);
-}
-
-cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithm(
-    cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc, const cudnnTensorDescriptor_t dyDesc,
-    const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t dxDesc,
-    const int requestedAlgoCount, int *returnedAlgoCount,
-    cudnnConvolutionBwdDataAlgoPerf_t *perfResults)
-{
-    struct sg_conv_args a = {0};
-    SG_TRY(conv_shape(__func__, SG_CONV_BWD_DATA, dxDesc, wDesc, convDesc, dyDesc, &a.s));
-    return find_alone(handle, &a, requestedAlgoCount, returnedAlgoCount, perfResults);
-}
-
-cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(
-    cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc, const void *w,
-    const cudnnTensorDescriptor_t dyDesc, const void *dy,
-    const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t dxDesc, void *dx,
-    const int requestedAlgoCount, int *returnedAlgoCount,
-    cudnnConvolutionBwdDataAlgoPerf_t *perfResults, void *workSpace, size_t workSpaceSizeInBytes)
-{
-    struct sg_conv_args a = {sg_dnn_addr(dx), sg_dnn_addr(w), sg_dnn_addr(dy), 0, {.dir = 0}};
-    SG_TRY(conv_shape(__func__, SG_CONV_BWD_DATA, dxDesc, wDesc, convDesc, dyDesc, &a.s));
-    return find_timed(handle, &a, workSpace, workSpaceSizeInBytes, requestedAlgoCount,
-                      returnedAlgoCount, perfResults);
-}
-
-/* ---- backward, filter ---- */
-
-cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *alpha,
-                                             const cudnnTensorDescriptor_t xDesc, const void *x,
-                                             const cudnnTensorDescriptor_t dyDesc, const void *dy,
-                                             const cudnnConvolutionDescriptor_t convDesc,
-                                             cudnnConvolutionBwdFilterAlgo_t algo, void *workSpace,
-                                             size_t workSpaceSizeInBytes, const void *beta,
-                                             const cudnnFilterDescriptor_t dwDesc, void *dw)
-{
-    struct sg_conv_args a = {sg_dnn_addr(x), sg_dnn_addr(dw), sg_dnn_addr(dy), 0, {.dir = 0}};
-    SG_TRY(conv_shape(__func__, SG_CONV_BWD_FILTER, xDesc, dwDesc, convDesc, dyDesc, &a.s));
-    return conv_launch(__func__, handle, &a, (int)algo, workSpace, workSpaceSizeInBytes, alpha,
-                       beta);
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
-    cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const cudnnTensorDescriptor_t dyDesc,
-    const cudnnConvolutionDescriptor_t convDesc, const cudnnFilterDescriptor_t dwDesc,
-    cudnnConvolutionBwdFilterAlgo_t algo, size_t *size)
-{
-    struct sg_conv_shape s;
-    SG_TRY(conv_shape(__func__, SG_CONV_BWD_FILTER, xDesc, dwDesc, convDesc, dyDesc, &s));
-    return workspace_size(handle, &s, (int)algo, size);
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
-    cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const cudnnTensorDescriptor_t dyDesc,
-    const cudnnConvolutionDescriptor_t convDesc, const cudnnFilterDescriptor_t dwDesc,
-    const int requestedAlgoCount, int *returnedAlgoCount,
-    cudnnConvolutionBwdFilterAlgoPerf_t *perfResults)
-{
-    struct sg_conv_shape s;
-    SG_TRY(conv_shape(__func__, SG_CONV_BWD_FILTER, xDesc, dwDesc, convDesc, dyDesc, &s));
-    return give_ranked(handle, &s, requestedAlgoCount, returnedAlgoCount, perfResults);
-}
-
-cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithm(
-    cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const cudnnTensorDescriptor_t dyDesc,
-    const cudnnConvolutionDescriptor_t convDesc, const cudnnFilterDescriptor_t dwDesc,
-    const int requestedAlgoCount, int *returnedAlgoCount,
-    cudnnConvolutionBwdFilterAlgoPerf_t *perfResults)
-{
-    struct sg_conv_args a = {0};
-    SG_TRY(conv_shape(__func__, SG_CONV_BWD_FILTER, xDesc, dwDesc, convDesc, dyDesc, &a.s));
-    return find_alone(handle, &a, requestedAlgoCount, returnedAlgoCount, perfResults);
-}
-
-cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(
-    cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const void *x,
-    const cudnnTensorDescriptor_t dyDesc, const void *dy,
-    const cudnnConvolutionDescriptor_t convDesc, const cudnnFilterDescriptor_t dwDesc, void *dw,
-    const int requestedAlgoCount, int *returnedAlgoCount,
-    cudnnConvolutionBwdFilterAlgoPerf_t *perfResults, void *workSpace, size_t workSpaceSizeInBytes)
-{
-    struct sg_conv_args a = {sg_dnn_addr(x), sg_dnn_addr(dw), sg_dnn_addr(dy), 0, {.dir = 0}};
-    SG_TRY(conv_shape(__func__, SG_CONV_BWD_FILTER, xDesc, dwDesc, convDesc, dyDesc, &a.s));
-    return find_timed(handle, &a, workSpace, workSpaceSizeInBytes, requestedAlgoCount,
-                      returnedAlgoCount, perfResults);
-}
-
-/* ---- counts and the bias gradient ---- */
-
-#define MAX_COUNT(call, dir)                                                                       \
-    cudnnStatus_t call(cudnnHandle_t handle, int *count)                                           \
-    {                                                                                              \
-        SG_NEED(count, "%s: the result pointer is null", __func__);                                \
-        *count = sg_conv_algo_count(dir);                                                          \
-        return CUDNN_STATUS_SUCCESS;                                                               \
-    }
-MAX_COUNT(cudnnGetConvolutionForwardAlgorithmMaxCount, SG_CONV_FWD)
-MAX_COUNT(cudnnGetConvolutionBackwardDataAlgorithmMaxCount, SG_CONV_BWD_DATA)
-MAX_COUNT(cudnnGetConvolutionBackwardFilterAlgorithmMaxCount, SG_CONV_BWD_FILTER)
+/* ---- the gradient of the bias ---- */
 
 cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle, const void *alpha,
                                            const cudnnTensorDescriptor_t dyDesc, const void *dy,

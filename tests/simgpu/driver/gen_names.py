@@ -12,7 +12,8 @@ import subprocess
 import sys
 
 EXTRA = ["cudaProfiler.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h"]
-DEFINED = re.compile(r"^SG_CALL\((\w+)|^SG_CALL_S\((\w+),\s*(\w+)", re.M)
+# SG_CALL, SG_CALL_S with a twin, and the macros of single files that expand to them
+DEFINED = re.compile(r"^SG_CALL\w*\((cu\w+)(?:,\s*(cu\w+))?", re.M)
 PROTO = re.compile(r"CUresult\s+(?:CUDAAPI\s+)?(cu[A-Z]\w*)\s*\(")
 
 

@@ -7,6 +7,7 @@
 #include "sg_sched.h"
 #include "sg_threads.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
@@ -127,27 +128,40 @@ static CUresult word_op(CUstream hs, uint64_t addr, uint64_t value, unsigned byt
     return sg_submit(s, op);
 }
 
+static bool batch_waits(CUstreamBatchMemOpType t)
+{
+    return t == CU_STREAM_MEM_OP_WAIT_VALUE_32 || t == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+}
+
+static unsigned batch_bytes(CUstreamBatchMemOpType t)
+{
+    return t == CU_STREAM_MEM_OP_WAIT_VALUE_32 || t == CU_STREAM_MEM_OP_WRITE_VALUE_32 ? 4 : 8;
+}
+
+/* Waits and writes lie in the union alike. */
+_Static_assert(offsetof(CUstreamBatchMemOpParams, waitValue.address) ==
+                       offsetof(CUstreamBatchMemOpParams, writeValue.address) &&
+                   offsetof(CUstreamBatchMemOpParams, waitValue.value64) ==
+                       offsetof(CUstreamBatchMemOpParams, writeValue.value64) &&
+                   offsetof(CUstreamBatchMemOpParams, waitValue.flags) ==
+                       offsetof(CUstreamBatchMemOpParams, writeValue.flags),
+               "waits and writes differ");
+
 static CUresult batch(CUstream s, unsigned n, const CUstreamBatchMemOpParams *p, unsigned flags)
 {
     SG_CHECK(p && n && n <= 256 && flags == 0, CUDA_ERROR_INVALID_VALUE);
     for (unsigned i = 0; i < n; i++)
         switch ((int)p[i].operation) {
         case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-            SG_TRY(word_op(s, p[i].waitValue.address, p[i].waitValue.value, 4, p[i].waitValue.flags,
-                           true));
-            break;
         case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-            SG_TRY(word_op(s, p[i].waitValue.address, p[i].waitValue.value64, 8,
-                           p[i].waitValue.flags, true));
-            break;
         case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-            SG_TRY(word_op(s, p[i].writeValue.address, p[i].writeValue.value, 4,
-                           p[i].writeValue.flags, false));
+        case CU_STREAM_MEM_OP_WRITE_VALUE_64: {
+            unsigned bytes = batch_bytes(p[i].operation);
+            SG_TRY(word_op(s, p[i].waitValue.address,
+                           bytes == 4 ? p[i].waitValue.value : p[i].waitValue.value64, bytes,
+                           p[i].waitValue.flags, batch_waits(p[i].operation)));
             break;
-        case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-            SG_TRY(word_op(s, p[i].writeValue.address, p[i].writeValue.value64, 8,
-                           p[i].writeValue.flags, false));
-            break;
+        }
         case CU_STREAM_MEM_OP_BARRIER:
             break; /* operations of a stream are in order anyway */
         case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
@@ -159,53 +173,25 @@ static CUresult batch(CUstream s, unsigned n, const CUstreamBatchMemOpParams *p,
 }
 
 /* The first and the second version differ only in which devices they work on. */
-SG_CALL_S(cuStreamWriteValue32, cuStreamWriteValue32_ptsz,
-          (CUstream s, CUdeviceptr p, cuuint32_t v, unsigned flags), (s, p, v, flags))
-{
-    return word_op(s, p, v, 4, flags, false);
-}
-SG_CALL_S(cuStreamWriteValue32_v2, cuStreamWriteValue32_v2_ptsz,
-          (CUstream s, CUdeviceptr p, cuuint32_t v, unsigned flags), (s, p, v, flags))
-{
-    return word_op(s, p, v, 4, flags, false);
-}
-SG_CALL_S(cuStreamWriteValue64, cuStreamWriteValue64_ptsz,
-          (CUstream s, CUdeviceptr p, cuuint64_t v, unsigned flags), (s, p, v, flags))
-{
-    return word_op(s, p, v, 8, flags, false);
-}
-SG_CALL_S(cuStreamWriteValue64_v2, cuStreamWriteValue64_v2_ptsz,
-          (CUstream s, CUdeviceptr p, cuuint64_t v, unsigned flags), (s, p, v, flags))
-{
-    return word_op(s, p, v, 8, flags, false);
-}
-SG_CALL_S(cuStreamWaitValue32, cuStreamWaitValue32_ptsz,
-          (CUstream s, CUdeviceptr p, cuuint32_t v, unsigned flags), (s, p, v, flags))
-{
-    return word_op(s, p, v, 4, flags, true);
-}
-SG_CALL_S(cuStreamWaitValue32_v2, cuStreamWaitValue32_v2_ptsz,
-          (CUstream s, CUdeviceptr p, cuuint32_t v, unsigned flags), (s, p, v, flags))
-{
-    return word_op(s, p, v, 4, flags, true);
-}
-SG_CALL_S(cuStreamWaitValue64, cuStreamWaitValue64_ptsz,
-          (CUstream s, CUdeviceptr p, cuuint64_t v, unsigned flags), (s, p, v, flags))
-{
-    return word_op(s, p, v, 8, flags, true);
-}
-SG_CALL_S(cuStreamWaitValue64_v2, cuStreamWaitValue64_v2_ptsz,
-          (CUstream s, CUdeviceptr p, cuuint64_t v, unsigned flags), (s, p, v, flags))
-{
-    return word_op(s, p, v, 8, flags, true);
-}
-SG_CALL_S(cuStreamBatchMemOp, cuStreamBatchMemOp_ptsz,
-          (CUstream s, unsigned n, CUstreamBatchMemOpParams *p, unsigned flags), (s, n, p, flags))
-{
-    return batch(s, n, p, flags);
-}
-SG_CALL_S(cuStreamBatchMemOp_v2, cuStreamBatchMemOp_v2_ptsz,
-          (CUstream s, unsigned n, CUstreamBatchMemOpParams *p, unsigned flags), (s, n, p, flags))
-{
-    return batch(s, n, p, flags);
-}
+#define SG_CALL_WORD(name, twin, type, wait)                                                       \
+    SG_CALL_S(name, twin, (CUstream s, CUdeviceptr p, type v, unsigned flags), (s, p, v, flags))   \
+    {                                                                                              \
+        return word_op(s, p, v, sizeof v, flags, wait);                                            \
+    }
+SG_CALL_WORD(cuStreamWriteValue32, cuStreamWriteValue32_ptsz, cuuint32_t, false)
+SG_CALL_WORD(cuStreamWriteValue32_v2, cuStreamWriteValue32_v2_ptsz, cuuint32_t, false)
+SG_CALL_WORD(cuStreamWriteValue64, cuStreamWriteValue64_ptsz, cuuint64_t, false)
+SG_CALL_WORD(cuStreamWriteValue64_v2, cuStreamWriteValue64_v2_ptsz, cuuint64_t, false)
+SG_CALL_WORD(cuStreamWaitValue32, cuStreamWaitValue32_ptsz, cuuint32_t, true)
+SG_CALL_WORD(cuStreamWaitValue32_v2, cuStreamWaitValue32_v2_ptsz, cuuint32_t, true)
+SG_CALL_WORD(cuStreamWaitValue64, cuStreamWaitValue64_ptsz, cuuint64_t, true)
+SG_CALL_WORD(cuStreamWaitValue64_v2, cuStreamWaitValue64_v2_ptsz, cuuint64_t, true)
+
+#define SG_CALL_BATCH(name, twin)                                                                  \
+    SG_CALL_S(name, twin, (CUstream s, unsigned n, CUstreamBatchMemOpParams *p, unsigned flags),   \
+              (s, n, p, flags))                                                                    \
+    {                                                                                              \
+        return batch(s, n, p, flags);                                                              \
+    }
+SG_CALL_BATCH(cuStreamBatchMemOp, cuStreamBatchMemOp_ptsz)
+SG_CALL_BATCH(cuStreamBatchMemOp_v2, cuStreamBatchMemOp_v2_ptsz)
