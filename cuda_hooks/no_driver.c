@@ -1,6 +1,7 @@
-/* A machine without a driver: what the calls answer. A bare system would not even have the library;
- * the nearest honest answers are a driver of version 0 (the runtime then says that the driver is
- * insufficient) and no device. */
+/* A machine without a driver: what the calls answer. A bare system would not even have the library; the
+ * nearest honest answers are a driver of version 0 (the runtime then says that the driver is insufficient)
+ * and, from cuInit, the error that XLA's own stand-in for an absent library gives (JAX and TensorFlow
+ * then say what they say without us). */
 #include "resolve.h"
 
 #include <string.h>
@@ -16,7 +17,7 @@ static CUresult no_version(int *version)
 
 static CUresult no_init(void)
 {
-    return CUDA_ERROR_NO_DEVICE;
+    return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
 }
 
 static CUresult not_initialised(void)
@@ -24,7 +25,8 @@ static CUresult not_initialised(void)
     return CUDA_ERROR_NOT_INITIALIZED;
 }
 
-/* The errors that can come from here, so that a program can print them. */
+/* The errors that can come from here, so that a program can print them. One has no name: XLA takes that
+ * for the sign that the library is absent, and says so. */
 static const struct {
     CUresult code;
     const char *name, *text;
@@ -32,7 +34,7 @@ static const struct {
     {CUDA_SUCCESS, "CUDA_SUCCESS", "no error"},
     {CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
     {CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
-    {CUDA_ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, NULL, "there is no CUDA driver on this machine"},
     {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
 };
 

@@ -85,12 +85,15 @@ def no_driver():
             "n = ctypes.c_int(-1)\n"
             "print(cu.cuDeviceGetCount(ctypes.byref(n)), n.value)\n"
             "s = ctypes.c_char_p()\n"
-            "print(cu.cuGetErrorName(100, ctypes.byref(s)), s.value.decode())\n"
+            "print(cu.cuGetErrorName(303, ctypes.byref(s)), s.value)\n"
+            "print(cu.cuGetErrorString(303, ctypes.byref(s)), s.value.decode())\n"
+            "print(cu.cuGetErrorName(3, ctypes.byref(s)), s.value.decode())\n"
             "f = ctypes.c_void_p()\n"
             "print(cu.cuGetProcAddress(b'cuInit', ctypes.byref(f), 12000, ctypes.c_uint64(0)), bool(f.value))\n"
             "print(cu.cuGetProcAddress(b'cuNonsense', ctypes.byref(f), 12000, ctypes.c_uint64(0)), bool(f.value))\n")
     r = run([sys.executable, "-c", code], driver=False)
-    check(r.stdout.split("\n")[:5] == ["0 0 100", "3 -1", "0 CUDA_ERROR_NO_DEVICE", "0 True", "500 False"],
+    check(r.stdout.split("\n")[:7] == ["0 0 303", "3 -1", "1 None", "0 there is no CUDA driver on this machine",
+                                       "0 CUDA_ERROR_NOT_INITIALIZED", "0 True", "500 False"],
           f"no driver: {r.stdout} {r.stderr}")
 
 
@@ -115,7 +118,7 @@ def never_itself():
         link.symlink_to(LIBVMEM)
         r = run([sys.executable, "-c", "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"],
                 driver=False, LD_LIBRARY_PATH=folder)
-        check(r.stdout.strip() == "100", f"itself by the library path: {r.stdout}{r.stderr}")
+        check(r.stdout.strip() == "303", f"itself by the library path: {r.stdout}{r.stderr}")
 
 
 TESTS = [no_cuda, cuda_processes, both_link_styles, no_driver, switched_off, never_itself]
