@@ -7,39 +7,27 @@ enum { SCRATCH_BYTES = 512 };
 
 static struct sg_client_image image = {.image = &sg_blas_image};
 
-cublasStatus_t sg_blas_status(CUresult r)
-{
-    switch (r) {
-    case CUDA_SUCCESS:
-        return CUBLAS_STATUS_SUCCESS;
-    case CUDA_ERROR_OUT_OF_MEMORY:
-        return CUBLAS_STATUS_ALLOC_FAILED;
-    default:
-        return CUBLAS_STATUS_EXECUTION_FAILED;
-    }
-}
-
 cublasStatus_t sg_blas_launch(cublasHandle_t h, enum sg_blas_kernel_id k, const void *args,
                               double threads)
 {
-    return sg_blas_status(sg_client_launch(h->drv, &image, (unsigned)k, h->stream, args, threads));
+    return sg_blas_status(sg_client_launch(h->core.drv, &image, (unsigned)k, h->stream, args, threads));
 }
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
 {
     SG_BLAS_NEED(handle);
     struct cublasContext h = {.atomics_mode = CUBLAS_ATOMICS_NOT_ALLOWED};
-    if (sg_client_driver(&h.drv) != CUDA_SUCCESS ||
-        sg_client_context(h.drv, &h.device) != CUDA_SUCCESS) {
-        return CUBLAS_STATUS_NOT_INITIALIZED;
+    cublasStatus_t s = sg_blas_core_init(&h.core);
+    if (s != CUBLAS_STATUS_SUCCESS) {
+        return s;
     }
-    CUresult r = h.drv->cuMemAlloc(&h.scratch, SCRATCH_BYTES);
+    CUresult r = h.core.drv->cuMemAlloc(&h.scratch, SCRATCH_BYTES);
     if (r != CUDA_SUCCESS) {
         return sg_blas_status(r);
     }
     struct cublasContext *out = malloc(sizeof *out);
     if (!out) {
-        h.drv->cuMemFree(h.scratch);
+        h.core.drv->cuMemFree(h.scratch);
         return CUBLAS_STATUS_ALLOC_FAILED;
     }
     *out = h;
@@ -50,7 +38,7 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle)
 {
     SG_BLAS_HANDLE(handle);
-    CUresult r = handle->drv->cuMemFree(handle->scratch);
+    CUresult r = handle->core.drv->cuMemFree(handle->scratch);
     free(handle);
     return sg_blas_status(r);
 }
@@ -129,45 +117,14 @@ FIELD_SET(cublasSetMathMode, cublasMath_t, math_mode, (unsigned)value <= 31)
 FIELD_GET(cublasGetSmCountTarget, int, sm_count_target)
 FIELD_SET(cublasSetSmCountTarget, int, sm_count_target, value >= 0)
 
-#define ROW(status, text)                                                                          \
-    {                                                                                              \
-        status, #status, text                                                                      \
-    }
-static const struct {
-    cublasStatus_t status;
-    const char *name, *text;
-} status_names[] = {
-    ROW(CUBLAS_STATUS_SUCCESS, "success"),
-    ROW(CUBLAS_STATUS_NOT_INITIALIZED, "the library was not initialized"),
-    ROW(CUBLAS_STATUS_ALLOC_FAILED, "the resource allocation failed"),
-    ROW(CUBLAS_STATUS_INVALID_VALUE, "an invalid value was passed as an argument"),
-    ROW(CUBLAS_STATUS_ARCH_MISMATCH, "the device does not have the feature"),
-    ROW(CUBLAS_STATUS_MAPPING_ERROR, "an access to device memory failed"),
-    ROW(CUBLAS_STATUS_EXECUTION_FAILED, "the kernel could not be launched or failed"),
-    ROW(CUBLAS_STATUS_INTERNAL_ERROR, "an internal operation failed"),
-    ROW(CUBLAS_STATUS_NOT_SUPPORTED, "the functionality is not supported"),
-    ROW(CUBLAS_STATUS_LICENSE_ERROR, "the functionality requires a license"),
-};
-#undef ROW
-
 const char *cublasGetStatusName(cublasStatus_t status)
 {
-    for (size_t i = 0; i < sizeof status_names / sizeof *status_names; i++) {
-        if (status_names[i].status == status) {
-            return status_names[i].name;
-        }
-    }
-    return "CUBLAS_STATUS_UNKNOWN";
+    return sg_blas_status_name(status);
 }
 
 const char *cublasGetStatusString(cublasStatus_t status)
 {
-    for (size_t i = 0; i < sizeof status_names / sizeof *status_names; i++) {
-        if (status_names[i].status == status) {
-            return status_names[i].text;
-        }
-    }
-    return "unknown status";
+    return sg_blas_status_text(status);
 }
 
 /* ---- copies between host and device ---- */

@@ -1,6 +1,6 @@
 /* The kernels of the simulated cuBLAS: ranges, arithmetic, cost. */
 #include "blas.h"
-#include "gemm.h"
+#include "number.h"
 #include "params.h"
 #include "tensor.h"
 
@@ -42,97 +42,10 @@ static float scalar32(uint64_t addr, float value)
     return addr ? *sg_ptr(addr) : value;
 }
 
-static double scalar64(uint64_t addr, double value, int32_t elem)
-{
-    if (!addr) {
-        return value;
-    }
-    return elem == 8 ? *(const double *)(uintptr_t)addr : (double)*sg_ptr(addr);
-}
-
 /* 1 where the old contents of an output surely do not matter. */
-static int overwrites(const struct simgpu_launch *l, uint64_t addr, double value, int32_t elem)
+static int overwrites(const struct simgpu_launch *l, uint64_t addr, float value)
 {
-    if (!addr) {
-        return value == 0.0;
-    }
-    return l->functional && scalar64(addr, value, elem) == 0.0;
-}
-
-/* ---- products ---- */
-
-static uint64_t batch_item(const struct sg_blas_gemm_args *a, uint64_t base, int64_t stride,
-                           int32_t i)
-{
-    if (a->tables) {
-        return ((const uint64_t *)(uintptr_t)base)[i];
-    }
-    return base + (uint64_t)(stride * i * a->elem);
-}
-
-static void sg_blas_gemm_touches(const struct simgpu_launch *l, simgpu_touch_fn touch, void *ctx)
-{
-    LOAD(sg_blas_gemm_args, l);
-    size_t elem = (size_t)a.elem;
-    touch_scalar(touch, ctx, a.alpha, elem);
-    touch_scalar(touch, ctx, a.beta, elem);
-    if (a.tables) {
-        const uint64_t tables[3] = {a.a, a.b, a.c};
-        for (int i = 0; i < 3; i++) {
-            touch(ctx, tables[i], 8 * (size_t)a.batch, SIMGPU_READ);
-        }
-        if (!l->functional) {
-            return; /* the tables have no contents to follow */
-        }
-    }
-    struct sg_tensor ma = a.trans_a ? matrix(a.k, a.m, a.lda) : matrix(a.m, a.k, a.lda);
-    struct sg_tensor mb = a.trans_b ? matrix(a.n, a.k, a.ldb) : matrix(a.k, a.n, a.ldb);
-    struct sg_tensor mc = matrix(a.m, a.n, a.ldc);
-    int out = overwrites(l, a.beta, a.beta_value, a.elem) ? SIMGPU_WRITE : SIMGPU_RW;
-    for (int32_t i = 0; i < a.batch; i++) {
-        if (a.k > 0) {
-            sg_touch(touch, ctx, batch_item(&a, a.a, a.stride_a, i), &ma, elem, SIMGPU_READ);
-            sg_touch(touch, ctx, batch_item(&a, a.b, a.stride_b, i), &mb, elem, SIMGPU_READ);
-        }
-        sg_touch(touch, ctx, batch_item(&a, a.c, a.stride_c, i), &mc, elem, out);
-    }
-}
-
-static void sg_blas_gemm_body(const struct simgpu_launch *l)
-{
-    LOAD(sg_blas_gemm_args, l);
-    struct sg_mat as = {a.trans_a ? a.lda : 1, a.trans_a ? 1 : a.lda};
-    struct sg_mat bs = {a.trans_b ? a.ldb : 1, a.trans_b ? 1 : a.ldb};
-    struct sg_mat cs = {1, a.ldc};
-    double alpha = scalar64(a.alpha, a.alpha_value, a.elem);
-    double beta = scalar64(a.beta, a.beta_value, a.elem);
-    for (int32_t i = 0; i < a.batch; i++) {
-        void *pa = (void *)(uintptr_t)batch_item(&a, a.a, a.stride_a, i);
-        void *pb = (void *)(uintptr_t)batch_item(&a, a.b, a.stride_b, i);
-        void *pc = (void *)(uintptr_t)batch_item(&a, a.c, a.stride_c, i);
-        if (a.elem == 8) {
-            sg_gemm_f64(a.m, a.n, a.k, alpha, pa, as, pb, bs, beta, pc, cs);
-        } else {
-            sg_gemm_f32(a.m, a.n, a.k, (float)alpha, pa, as, pb, bs, (float)beta, pc, cs);
-        }
-    }
-}
-
-static double padded(double v, double to)
-{
-    return ceil(v / to) * to;
-}
-
-static void sg_blas_gemm_cost(const struct simgpu_launch *l, struct simgpu_work *work)
-{
-    LOAD(sg_blas_gemm_args, l);
-    double m = a.m, n = a.n, k = a.k, batch = a.batch;
-    double out = !a.beta && a.beta_value == 0.0 ? 1 : 2;
-    /* borders of tiles, and the start-up along k, as in the convolutions' products */
-    double macs = padded(m, 32) * padded(n, 32) * (k + 16);
-    *work = (struct simgpu_work){.flops = 2 * batch * macs * (a.elem == 8 ? 32 : 1),
-                                 .bytes = batch * a.elem * (m * k + k * n + out * m * n),
-                                 .kclass = SIMGPU_CLASS_GEMM};
+    return addr ? l->functional && *sg_ptr(addr) == 0.0f : value == 0.0f;
 }
 
 /* ---- matrix and vectors ---- */
@@ -148,7 +61,7 @@ static void sg_blas_gemv_touches(const struct simgpu_launch *l, simgpu_touch_fn 
     sg_touch(touch, ctx, a.a, &m, 4, SIMGPU_READ);
     sg_touch(touch, ctx, a.x, &x, 4, SIMGPU_READ);
     sg_touch(touch, ctx, a.y, &y, 4,
-             overwrites(l, a.beta, (double)a.beta_value, 4) ? SIMGPU_WRITE : SIMGPU_RW);
+             overwrites(l, a.beta, a.beta_value) ? SIMGPU_WRITE : SIMGPU_RW);
 }
 
 static void sg_blas_gemv_body(const struct simgpu_launch *l)
@@ -226,10 +139,10 @@ static void sg_blas_geam_touches(const struct simgpu_launch *l, simgpu_touch_fn 
     struct sg_tensor mc = matrix(a.m, a.n, a.ldc);
     touch_scalar(touch, ctx, a.alpha, 4);
     touch_scalar(touch, ctx, a.beta, 4);
-    if (!overwrites(l, a.alpha, (double)a.alpha_value, 4)) {
+    if (!overwrites(l, a.alpha, a.alpha_value)) {
         sg_touch(touch, ctx, a.a, &ma, 4, SIMGPU_READ);
     }
-    if (!overwrites(l, a.beta, (double)a.beta_value, 4)) {
+    if (!overwrites(l, a.beta, a.beta_value)) {
         sg_touch(touch, ctx, a.b, &mb, 4, SIMGPU_READ);
     }
     sg_touch(touch, ctx, a.c, &mc, 4, SIMGPU_WRITE);
@@ -279,48 +192,52 @@ static void sg_blas_vector_touches(const struct simgpu_launch *l, simgpu_touch_f
 {
     LOAD(sg_blas_vector_args, l);
     struct sg_tensor x = vector(a.n, a.incx), y = vector(a.n, a.incy);
+    size_t elem = sg_number_bytes((enum sg_number)a.type);
     int xmode = a.op == SG_BLAS_SCAL || a.op == SG_BLAS_SWAP ? SIMGPU_RW : SIMGPU_READ;
     touch_scalar(touch, ctx, a.alpha, 4);
     if (a.n > 0) {
-        sg_touch(touch, ctx, a.x, &x, 4, xmode);
+        sg_touch(touch, ctx, a.x, &x, elem, xmode);
     }
     if (a.n > 0 && uses_y(a.op)) {
         int ymode = a.op == SG_BLAS_COPY  ? SIMGPU_WRITE
                     : a.op == SG_BLAS_DOT ? SIMGPU_READ
                                           : SIMGPU_RW;
-        sg_touch(touch, ctx, a.y, &y, 4, ymode);
+        sg_touch(touch, ctx, a.y, &y, elem, ymode);
     }
     if (a.result) {
-        touch(ctx, a.result, 4, SIMGPU_WRITE);
+        touch(ctx, a.result, elem, SIMGPU_WRITE);
     }
 }
 
 /* Sums are kept in double so that the result does not hang on how a card would split them. */
-static void reduce_vectors(const struct sg_blas_vector_args *a, const float *x, const float *y)
+static void reduce_vectors(const struct sg_blas_vector_args *a)
 {
+    const void *x = sg_ptr(a->x), *y = sg_ptr(a->y);
+    enum sg_number type = (enum sg_number)a->type;
+    int64_t x0 = first(a->n, a->incx), y0 = first(a->n, a->incy);
     double sum = 0;
     for (int64_t i = 0; i < a->n; i++) {
-        double v = x[i * a->incx];
+        double v = sg_number_load(type, x, x0 + i * a->incx);
         if (a->op == SG_BLAS_DOT) {
-            sum += v * (double)y[i * a->incy];
+            sum += v * sg_number_load(type, y, y0 + i * a->incy);
         } else {
             sum += a->op == SG_BLAS_ASUM ? fabs(v) : v * v;
         }
     }
-    *sg_ptr(a->result) = (float)(a->op == SG_BLAS_NRM2 ? sqrt(sum) : sum);
+    sg_number_store(type, sg_ptr(a->result), 0, a->op == SG_BLAS_NRM2 ? sqrt(sum) : sum);
 }
 
 static void sg_blas_vector_body(const struct simgpu_launch *l)
 {
     LOAD(sg_blas_vector_args, l);
+    if (reduces(a.op)) {
+        reduce_vectors(&a);
+        return;
+    }
     float *x = sg_ptr(a.x) + first(a.n, a.incx), *y = NULL;
     float alpha = scalar32(a.alpha, a.alpha_value);
     if (uses_y(a.op)) {
         y = sg_ptr(a.y) + first(a.n, a.incy);
-    }
-    if (reduces(a.op)) {
-        reduce_vectors(&a, x, y);
-        return;
     }
     for (int64_t i = 0; i < a.n; i++) {
         float *px = x + i * a.incx, *py = y ? y + i * a.incy : NULL;
@@ -350,7 +267,8 @@ static void sg_blas_vector_cost(const struct simgpu_launch *l, struct simgpu_wor
         [SG_BLAS_DOT] = 2,  [SG_BLAS_ASUM] = 1, [SG_BLAS_NRM2] = 1};
     LOAD(sg_blas_vector_args, l);
     *work = (struct simgpu_work){.flops = 2.0 * a.n,
-                                 .bytes = 4.0 * a.n * passes[a.op],
+                                 .bytes = (double)sg_number_bytes((enum sg_number)a.type) * a.n *
+                                          passes[a.op],
                                  .kclass = reduces(a.op) ? SIMGPU_CLASS_REDUCE
                                                          : SIMGPU_CLASS_ELEMENTWISE};
 }

@@ -56,14 +56,14 @@ cublasStatus_t cublasSswap_v2(cublasHandle_t handle, int n, float *x, int incx, 
 /* A result in device memory is written there; one in host memory goes through the handle's scratch,
  * and the call returns when it has arrived. */
 static cublasStatus_t reduction(cublasHandle_t h, enum sg_blas_kernel_id k,
-                                enum sg_blas_vector_op op, int n, const float *x, int incx,
-                                const float *y, int incy, float *result)
+                                enum sg_blas_vector_op op, int n, const void *x, int incx,
+                                const void *y, int incy, enum sg_number type, void *result)
 {
     SG_BLAS_HANDLE(h);
     SG_BLAS_NEED(result);
     int device = h->pointer_mode == CUBLAS_POINTER_MODE_DEVICE;
     if (!device && (n <= 0 || (op != SG_BLAS_DOT && incx <= 0))) {
-        *result = 0.0f;
+        sg_number_store(type, result, 0, 0);
         return CUBLAS_STATUS_SUCCESS;
     }
     struct sg_blas_vector_args a = {.x = (uint64_t)(uintptr_t)x,
@@ -72,14 +72,15 @@ static cublasStatus_t reduction(cublasHandle_t h, enum sg_blas_kernel_id k,
                                     .op = (int32_t)op,
                                     .n = n > 0 ? n : 0,
                                     .incx = incx,
-                                    .incy = incy};
+                                    .incy = incy,
+                                    .type = (int32_t)type};
     cublasStatus_t s = sg_blas_launch(h, k, &a, n);
     if (s != CUBLAS_STATUS_SUCCESS || device) {
         return s;
     }
-    CUresult r = h->drv->cuMemcpyDtoHAsync(result, h->scratch, sizeof *result, h->stream);
+    CUresult r = h->core.drv->cuMemcpyDtoHAsync(result, h->scratch, sg_number_bytes(type), h->stream);
     if (r == CUDA_SUCCESS) {
-        r = h->drv->cuStreamSynchronize(h->stream);
+        r = h->core.drv->cuStreamSynchronize(h->stream);
     }
     return sg_blas_status(r);
 }
@@ -87,15 +88,34 @@ static cublasStatus_t reduction(cublasHandle_t h, enum sg_blas_kernel_id k,
 cublasStatus_t cublasSdot_v2(cublasHandle_t handle, int n, const float *x, int incx, const float *y,
                              int incy, float *result)
 {
-    return reduction(handle, SG_BK_DOT, SG_BLAS_DOT, n, x, incx, y, incy, result);
+    return reduction(handle, SG_BK_DOT, SG_BLAS_DOT, n, x, incx, y, incy, SG_F32, result);
 }
 
 cublasStatus_t cublasSasum_v2(cublasHandle_t handle, int n, const float *x, int incx, float *result)
 {
-    return reduction(handle, SG_BK_ASUM, SG_BLAS_ASUM, n, x, incx, NULL, 0, result);
+    return reduction(handle, SG_BK_ASUM, SG_BLAS_ASUM, n, x, incx, NULL, 0, SG_F32, result);
 }
 
 cublasStatus_t cublasSnrm2_v2(cublasHandle_t handle, int n, const float *x, int incx, float *result)
 {
-    return reduction(handle, SG_BK_NRM2, SG_BLAS_NRM2, n, x, incx, NULL, 0, result);
+    return reduction(handle, SG_BK_NRM2, SG_BLAS_NRM2, n, x, incx, NULL, 0, SG_F32, result);
+}
+
+cublasStatus_t cublasDdot_v2(cublasHandle_t handle, int n, const double *x, int incx,
+                             const double *y, int incy, double *result)
+{
+    return reduction(handle, SG_BK_DOT, SG_BLAS_DOT, n, x, incx, y, incy, SG_F64, result);
+}
+
+cublasStatus_t cublasDotEx(cublasHandle_t handle, int n, const void *x, cudaDataType xType,
+                           int incx, const void *y, cudaDataType yType, int incy, void *result,
+                           cudaDataType resultType, cudaDataType executionType)
+{
+    enum sg_number type;
+    SG_BLAS_HANDLE(handle);
+    if (xType != yType || xType != resultType || !sg_blas_number(xType, &type) ||
+        (type == SG_F64) != (executionType == CUDA_R_64F)) {
+        return sg_blas_refuse_types(__func__, xType, yType, resultType);
+    }
+    return reduction(handle, SG_BK_DOT, SG_BLAS_DOT, n, x, incx, y, incy, type, result);
 }

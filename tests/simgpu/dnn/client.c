@@ -161,6 +161,29 @@ static int cores_per_sm(int major, int minor)
     }
 }
 
+/* Peaks of matrix products as multiples of the fp32 peak, dense, from the data sheets: P100 (6.0), V100
+ * (7.0: 125 of 15.7 TFLOPS), T4 (7.5: 65 of 8.1), A100 (8.0: 312, 156, 19.5 of 19.5), A10 (8.6: 125 and
+ * 62.5 of 31.2), L40 (8.9), H100 (9.0: 989, 494, 67 of 67), B200 (10.0: 2250, 1125, 37 of 75). */
+static void product_rates(int major, int minor, struct sg_card *out)
+{
+    static const struct {
+        int major, minor; /* the first capability of a row */
+        double half, tf32, fp64;
+    } rows[] = {
+        {12, 0, 4, 2, 1.0 / 64}, {10, 0, 30, 15, 0.5},   {9, 0, 14.8, 7.4, 1},
+        {8, 6, 4, 2, 1.0 / 64},  {8, 0, 16, 8, 1},       {7, 5, 8, 1, 1.0 / 32},
+        {7, 0, 8, 1, 0.5},       {6, 1, 1, 1, 1.0 / 32}, {6, 0, 2, 1, 0.5},
+        {5, 0, 1, 1, 1.0 / 32},  {0, 0, 1, 1, 1.0 / 3},
+    };
+    size_t i = 0;
+    while (rows[i].major > major || (rows[i].major == major && rows[i].minor > minor)) {
+        i++;
+    }
+    out->half = rows[i].half;
+    out->tf32 = rows[i].tf32;
+    out->fp64 = rows[i].fp64;
+}
+
 CUresult sg_client_card(const struct sg_driver *drv, CUdevice device, struct sg_card *out)
 {
     static const CUdevice_attribute wanted[6] = {
@@ -176,7 +199,9 @@ CUresult sg_client_card(const struct sg_driver *drv, CUdevice device, struct sg_
         }
     }
     *out = (struct sg_card){.major = v[0],
+                            .sms = v[2],
                             .flops = 2.0 * v[2] * cores_per_sm(v[0], v[1]) * v[3] * 1e3,
                             .bytes = 2.0 * v[4] * 1e3 * v[5] / 8.0};
+    product_rates(v[0], v[1], out);
     return CUDA_SUCCESS;
 }

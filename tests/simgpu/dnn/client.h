@@ -86,11 +86,12 @@ struct sg_client_image {
 CUresult sg_client_launch(const struct sg_driver *drv, struct sg_client_image *img, unsigned kernel,
                           CUstream stream, const void *args, double threads);
 
-/* A device by its attributes: compute capability, and rough peaks in fp32 flops and bytes a second.
- */
+/* A device by its attributes: compute capability, rough peaks in fp32 flops and bytes a second, and the
+ * peaks of matrix products in other formats as multiples of the former. */
 struct sg_card {
-    int major;
+    int major, sms;
     double flops, bytes;
+    double half, tf32, fp64; /* half: binary16 and bfloat16 with sums in fp32 */
 };
 CUresult sg_client_card(const struct sg_driver *drv, CUdevice device, struct sg_card *out);
 

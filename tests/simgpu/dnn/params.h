@@ -31,8 +31,13 @@
     {                                                                                              \
         40, 8                                                                                      \
     }
+#define SG_POINTERS_9                                                                              \
+    SG_POINTERS_6, {48, 8}, {56, 8},                                                               \
+    {                                                                                              \
+        64, 8                                                                                      \
+    }
 #define SG_POINTERS_10                                                                             \
-    SG_POINTERS_6, {48, 8}, {56, 8}, {64, 8},                                                      \
+    SG_POINTERS_9,                                                                                 \
     {                                                                                              \
         72, 8                                                                                      \
     }

@@ -28,10 +28,12 @@ def main():
     bad += [f"{n} is not of this library" for n in sorted(ours) if not n.startswith(prefix)]
     needed = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
     bad += [f"needs {n}" for n in re.findall(r"NEEDED.*\[(lib(?:cuda|cudart|cudnn|cublas)\S*)\]", needed)]
-    if len(declared) < 100:
+    if len(declared) < 40:
         bad.append(f"only {len(declared)} declarations were found in the headers")
     if os.path.exists(real):
-        internal = re.compile("Backdoor|EnvironmentMode|bdmm$|Internal$")
+        internal = re.compile("Backdoor|EnvironmentMode|bdmm$|Internal$|cublasLt[A-Z]{3}Matmul|LegacyGemm|_for_cublas_|"
+                              "Characteristic|NvjetCache|CtxInit$|ShutdownCtx$|HeuristicLut|"
+                              "HeuristicsCache(Create|Destroy|Get|Put)$|AttributeRange$")
         bad += [f"{n} is in the real library" for n in sorted(set(exported(real)) - set(ours))
                 if n.startswith(prefix) and not internal.search(n)]
     print("\n".join(bad) or f"{len(declared)} declared, {len(ours)} exported with version {version}")

@@ -306,6 +306,7 @@ CUresult sg_client_launch(const struct sg_driver *drv, struct sg_client_image *i
 
 CUresult sg_client_card(const struct sg_driver *drv, CUdevice device, struct sg_card *out)
 {
-    *out = (struct sg_card){.major = card_major, .flops = 7e12, .bytes = 336e9};
+    *out = (struct sg_card){
+        .major = card_major, .sms = 24, .flops = 7e12, .bytes = 336e9, .half = 16, .tf32 = 8, .fp64 = 0.5};
     return CUDA_SUCCESS;
 }

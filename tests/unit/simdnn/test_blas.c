@@ -3,6 +3,8 @@
 #include "common.h"
 #include <cublas_v2.h>
 
+#include "number.h"
+
 static cublasHandle_t handle;
 
 static void drop(void *h)
@@ -114,10 +116,124 @@ Test(blas, double_and_typed_products)
                     CUDA_R_64F, K, &beta, again, CUDA_R_64F, M, CUBLAS_COMPUTE_64F,
                     CUBLAS_GEMM_DEFAULT));
     cr_assert_eq(memcmp(c, again, M * N * sizeof *c), 0);
-    cr_assert_eq(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, M, N, K, &alpha, a, CUDA_R_16F, M,
-                              b, CUDA_R_16F, K, &beta, again, CUDA_R_16F, M, CUBLAS_COMPUTE_32F,
+    cr_assert_eq(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, M, N, K, &alpha, a, CUDA_R_8I, M, b,
+                              CUDA_R_8I, K, &beta, again, CUDA_R_32I, M, CUBLAS_COMPUTE_32I,
                               CUBLAS_GEMM_DEFAULT),
                  CUBLAS_STATUS_NOT_SUPPORTED);
+    CARD_OK();
+}
+
+/* Half precision and bfloat16, with results of the same type and in single precision, in strided batches and
+ * by tables; the sums are in single precision. */
+Test(blas, half_products)
+{
+    static const cudaDataType names[] = {CUDA_R_16F, CUDA_R_16BF};
+    static const enum sg_number types[] = {SG_F16, SG_BF16};
+    enum { M = 9, N = 7, K = 40, BATCH = 2 };
+    for (int i = 0; i < 8; i++) {
+        begin(820 + (uint64_t)i);
+        enum sg_number in = types[i & 1], out = i & 2 ? SG_F32 : in;
+        cudaDataType ctype = out == SG_F32 ? CUDA_R_32F : names[i & 1];
+        size_t na = M * K, nb = K * N, nc = M * N, eo = sg_number_bytes(out);
+        char *a = card_alloc(na * BATCH * 2), *b = card_alloc(nb * BATCH * 2),
+             *c = card_alloc(nc * BATCH * eo);
+        for (size_t e = 0; e < BATCH * na; e++) {
+            sg_number_store(in, a, (int64_t)e, card_below(200) / 100.0 - 1);
+        }
+        for (size_t e = 0; e < BATCH * nb; e++) {
+            sg_number_store(in, b, (int64_t)e, card_below(200) / 100.0 - 1);
+        }
+        float alpha = 0.5f, beta = 0;
+        if (i & 4) {
+            void **tables = card_alloc(3 * BATCH * sizeof *tables);
+            for (size_t p = 0; p < BATCH; p++) {
+                tables[p] = a + p * na * 2;
+                tables[BATCH + p] = b + p * nb * 2;
+                tables[2 * BATCH + p] = c + p * nc * eo;
+            }
+            OK(cublasGemmBatchedEx(handle, CUBLAS_OP_N, CUBLAS_OP_T, M, N, K, &alpha,
+                                   (const void *const *)tables, names[i & 1], M,
+                                   (const void *const *)tables + BATCH, names[i & 1], N, &beta,
+                                   tables + 2 * BATCH, ctype, M, BATCH, CUBLAS_COMPUTE_32F,
+                                   CUBLAS_GEMM_DEFAULT));
+        } else {
+            OK(cublasGemmStridedBatchedEx(handle, CUBLAS_OP_N, CUBLAS_OP_T, M, N, K, &alpha, a,
+                                          names[i & 1], M, (long long)na, b, names[i & 1], N,
+                                          (long long)nb, &beta, c, ctype, M, (long long)nc, BATCH,
+                                          CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+        }
+        for (int64_t e = 0; e < M * N * BATCH; e++) {
+            int64_t p = e / (M * N), r = e % M, s = e / M % N;
+            double want = 0;
+            for (int64_t q = 0; q < K; q++) {
+                want += 0.5 * sg_number_load(in, a, p * M * K + r + q * M) *
+                        sg_number_load(in, b, p * K * N + s + q * N);
+            }
+            near(sg_number_load(out, c, e), want,
+                 out == SG_F32 ? 1e-5 : out == SG_F16 ? 2e-3 : 1.5e-2, "C");
+        }
+        CARD_OK();
+    }
+}
+
+/* Half-precision products cost less time than single-precision ones by what the card's sheet says. */
+Test(blas, half_products_are_faster)
+{
+    begin(830);
+    enum { N = 64 };
+    float *a = card_random(N * N), alpha = 1, beta = 0;
+    double flops[2];
+    for (int half = 0; half < 2; half++) {
+        cudaDataType t = half ? CUDA_R_16F : CUDA_R_32F;
+        memset(a, 0, N * N * sizeof *a);
+        OK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, N, N, N, &alpha, a, t, N, a, t, N, &beta,
+                        card_alloc(N * N * 4), t, N, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+        flops[half] = card_last_work().flops;
+    }
+    cr_assert_float_eq(flops[0] / flops[1], 16, 1e-9);
+}
+
+Test(blas, double_vectors)
+{
+    begin(840);
+    enum { M = 6, N = 4 };
+    double *a = card_alloc(M * N * sizeof *a), *x = card_alloc(2 * M * sizeof *x),
+           *y = card_alloc(2 * M * sizeof *y), alpha = 2, beta = 3;
+    for (int t = 0; t < 2; t++) {
+        for (int neg = 0; neg < 2; neg++) {
+            double old[2 * M];
+            for (int i = 0; i < M * N; i++) {
+                a[i] = 1.0 / (1 + i);
+            }
+            for (int i = 0; i < 2 * M; i++) {
+                x[i] = i - 3;
+                old[i] = y[i] = 0.5 * i;
+            }
+            int inner = t ? M : N, rows = t ? N : M, inc = neg ? -2 : 2;
+            OK(cublasDgemv(handle, t ? CUBLAS_OP_T : CUBLAS_OP_N, M, N, &alpha, a, M, x, inc, &beta, y,
+                           inc));
+            for (int i = 0; i < rows; i++) {
+                double sum = 0;
+                for (int q = 0; q < inner; q++) {
+                    sum += (t ? a[q + i * M] : a[i + q * M]) * x[neg ? 2 * (inner - 1 - q) : 2 * q];
+                }
+                int at = neg ? 2 * (rows - 1 - i) : 2 * i;
+                near(y[at], 2 * sum + 3 * old[at], 1e-13, "y");
+            }
+        }
+    }
+    double dot = 0, want = 0;
+    OK(cublasDdot(handle, M, x, 1, y, 1, &dot));
+    for (int i = 0; i < M; i++) {
+        want += x[i] * y[i];
+    }
+    near(dot, want, 1e-13, "dot");
+    uint16_t *h = card_alloc(M * sizeof *h), half_dot;
+    for (int i = 0; i < M; i++) {
+        h[i] = sg_to_f16((float)i);
+    }
+    OK(cublasDotEx(handle, M, h, CUDA_R_16F, 1, h, CUDA_R_16F, 1, &half_dot, CUDA_R_16F, CUDA_R_32F));
+    near((double)sg_from_f16(half_dot), 55, 1e-6, "dot of halves");
     CARD_OK();
 }
 
