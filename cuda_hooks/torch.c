@@ -5,8 +5,8 @@
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include "config.h"
 #include "door.h"
@@ -21,30 +21,85 @@ static int is_torch(struct dl_phdr_info *info, size_t size, void *found)
     return *(bool *)found;
 }
 
-/* A second thread might read the environment while it is changed. */
-static bool one_thread(void)
+/* setenv() may move the array of variables under a thread that reads it, and a process with PyTorch
+ * in it has other threads by now (those of its arithmetic libraries). So a copy with one line more
+ * takes the place of the array in one step; who still reads the old one finds it as it was. */
+static bool add_to_environment(char *line)
 {
-    struct stat st;
-    return stat("/proc/self/task", &st) == 0 && st.st_nlink == 3; /* ., .., one task */
+    for (;;) {
+        char **now = __atomic_load_n(&environ, __ATOMIC_ACQUIRE);
+        size_t n = 0;
+        while (now && now[n])
+            n++;
+        char **more = malloc((n + 2) * sizeof *more);
+        if (!more)
+            return false;
+        if (n > 0)
+            memcpy(more, now, n * sizeof *more);
+        more[n] = line;
+        more[n + 1] = NULL;
+        if (__atomic_compare_exchange_n(&environ, &now, more, false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED))
+            return true;
+        free(more);
+    }
+}
+
+/* The variable that holds settings of PyTorch's allocator, or NULL. */
+static const char *settings(const char **value)
+{
+    static const char *const names[] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        *value = getenv(names[i]);
+        if (*value && **value)
+            return names[i];
+    }
+    return NULL;
+}
+
+/* Does the list KEY:VALUE,... have this pair? PyTorch overlooks spaces. */
+static bool has_setting(const char *list, const char *key, const char *value)
+{
+    const char *const parts[] = {key, ":", value};
+    for (; list && *list; list++) {
+        const char *at = list;
+        size_t i = 0;
+        for (; i < 3; i++) {
+            at += strspn(at, " ");
+            size_t n = strlen(parts[i]);
+            if (strncmp(at, parts[i], n) != 0)
+                break;
+            at += n;
+        }
+        if (i == 3)
+            return true;
+    }
+    return false;
 }
 
 void vm_torch_prepare(void)
 {
     static atomic_bool done;
-    static const char *const choices[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"};
+    static char line[] = CACHE_OFF "=1";
+    const char *list = NULL, *name;
     bool torch = false;
-    if (!vm_config()->torch || atomic_exchange(&done, true))
+    if (atomic_exchange(&done, true))
         return;
     dl_iterate_phdr(is_torch, &torch);
     if (!torch || getenv(CACHE_OFF))
         return;
-    for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++)
-        if (getenv(choices[i])) {
-            vm_log(TORCH_ARENA, choices[i]);
-            return;
-        }
-    if (one_thread() && setenv(CACHE_OFF, "1", 1) == 0)
+    name = settings(&list);
+    if (has_setting(list, "backend", "cudaMallocAsync"))
+        vm_log(TORCH_POOL, name);
+    else if (!vm_config()->torch && has_setting(list, "expandable_segments", "True"))
+        vm_log(TORCH_EXPANDABLE, name);
+    else if (!vm_config()->torch)
+        vm_log(TORCH_ARENA);
+    else if (add_to_environment(line)) {
         vm_log(TORCH_CACHE);
+        if (name)
+            vm_log(TORCH_SETTINGS, name);
+    }
 }
 
 /* ---- the allocator pair -----------------------------------------------------------------------*/
@@ -88,6 +143,7 @@ static void leave_device(bool pushed)
 
 VM_EXPORT void *vmem_torch_malloc(ssize_t size, int device, CUstream stream);
 VM_EXPORT void vmem_torch_free(void *ptr, ssize_t size, int device, CUstream stream);
+VM_EXPORT void vmem_torch_record_stream(void *ptr, CUstream stream);
 
 /* Memory on `device`, ordered on `stream`. NULL when there is none. */
 VM_EXPORT void *vmem_torch_malloc(ssize_t size, int device, CUstream stream)
@@ -110,4 +166,12 @@ VM_EXPORT void vmem_torch_free(void *ptr, ssize_t size, int device, CUstream str
         return;
     cuMemFreeAsync((CUdeviceptr)(uintptr_t)ptr, stream);
     leave_device(pushed);
+}
+
+/* The memory is used on `stream` too. Nothing has to be noted: what a free gives back is used again only
+ * behind the work that every stream of the context has by then. */
+VM_EXPORT void vmem_torch_record_stream(void *ptr, CUstream stream)
+{
+    (void)ptr;
+    (void)stream;
 }

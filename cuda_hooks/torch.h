@@ -2,9 +2,9 @@
 #ifndef VM_HOOKS_TORCH_H
 #define VM_HOOKS_TORCH_H
 
-/* At each cuInit, before the driver sees it: when PyTorch is in the process, no allocator was
- * chosen and no second thread runs, its caching is switched off by the environment; the log says
- * so. */
+/* At the first cuInit, before the driver sees it: when PyTorch is in the process and VMEM_TORCH is 1,
+ * its caching is switched off by the environment. What that does to settings of its allocator, or what
+ * it costs to keep the cache, goes to the log. */
 void vm_torch_prepare(void);
 
 #endif

@@ -1,29 +1,42 @@
 #!/usr/bin/env python3
-"""PyTorch under a bare preload: its caching is switched off when nothing speaks against it."""
+"""PyTorch under a bare preload: its caching is switched off unless VMEM_TORCH=0, and the log says what its
+settings mean then."""
+import re
 import sys
 
-from vmtest import PROGRAMS, check, finish, lines_of_libvmem, run
+from vmtest import PROGRAMS, check, finish, run
 
 LIBRARY = sys.argv[1]
 PROGRAM = PROGRAMS / "torch"
 
 
+CACHE_OFF = 501   # numbers of docs/messages.md
+ARENA, EXPANDABLE, POOL, SETTINGS = 502, 503, 504, 505
+SPELLINGS = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"]
+
+
 def caching(*args, library=LIBRARY, **extra):
+    """Was caching switched off, and the numbers of the lines about PyTorch."""
     r = run([PROGRAM, library, *args], VMEM_LOG="info", **extra)
     check(r.returncode == 0, f"{args} {extra}: {r.stdout} {r.stderr}")
-    lines = lines_of_libvmem(r.stderr)
-    return ("caching 1" in r.stdout, any("PYTORCH_NO_CUDA_MEMORY_CACHING" in line for line in lines),
-            any("segments, not tensors" in line for line in lines))
+    numbers = re.findall(r"^libvmem\[\d+\] \w+ (5\d\d):", r.stderr, re.M)
+    return "caching 1" in r.stdout, [int(n) for n in numbers]
 
 
-check(caching() == (True, True, False), "PyTorch was not noticed")
-check(caching(library="libm.so.6") == (False, False, False), "something else was taken for PyTorch")
-check(caching("thread") == (False, False, False), "the environment was changed with a second thread running")
-for name in ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"]:
-    check(caching(**{name: "expandable_segments:True"}) == (False, False, True), f"{name} was overruled or not said")
-check(caching(PYTORCH_NO_CUDA_MEMORY_CACHING="1") == (True, False, False), "what was set was set again")
-check(caching(VMEM_TORCH=0) == (False, False, False), "VMEM_TORCH=0 does not keep it off")
-check(caching(VMEM_OFF=1) == (False, False, False), "VMEM_OFF=1 does not keep it off")
+check(caching() == (True, [CACHE_OFF]), "PyTorch was not noticed")
+check(caching(library="libm.so.6") == (False, []), "something else was taken for PyTorch")
+check(caching("thread") == (True, [CACHE_OFF]), "nothing was done with a second thread running")
+for name in SPELLINGS:
+    for value, kept in [("expandable_segments:True", EXPANDABLE), ("max_split_size_mb:64, expandable_segments : True", EXPANDABLE),
+                        ("expandable_segments:False,backend:native", ARENA)]:
+        check(caching(**{name: value}) == (True, [CACHE_OFF, SETTINGS]), f"{name}={value}: not overruled or not said")
+        check(caching(VMEM_TORCH=0, **{name: value}) == (False, [kept]), f"{name}={value}: overruled or its cost not said")
+    for torch in (0, 1):
+        check(caching(VMEM_TORCH=torch, **{name: "max_split_size_mb:64,backend:cudaMallocAsync"}) == (False, [POOL]),
+              f"{name}: another allocator was overruled or not said")
+check(caching(PYTORCH_NO_CUDA_MEMORY_CACHING="1") == (True, []), "what was set was set again")
+check(caching(VMEM_TORCH=0) == (False, [ARENA]), "VMEM_TORCH=0 does not keep the cache, or its cost is not said")
+check(caching(VMEM_OFF=1) == (False, []), "VMEM_OFF=1 does not keep it off")
 
 r = run([PROGRAM, LIBRARY, "allocate"])
 check(r.stdout.splitlines()[2:] == ["current context kept 1", "block of 1000 bytes, contents kept 1", "freed 1",

@@ -96,7 +96,7 @@ class Trainer:
     def __init__(self, args, model, make, loss_of):
         self.args = args
         self.device = torch.device(args.device)
-        if self.device.type == "cuda":
+        if self.device.index is not None:
             torch.cuda.set_device(self.device)
         layout = torch.channels_last if args.channels_last else torch.preserve_format
         self.model = model.to(self.device, memory_format=layout)

@@ -1,7 +1,7 @@
 /* A program with PyTorch in it, as far as libvmem can tell.
  *
  *   torch LIBRARY            loads LIBRARY, initialises CUDA, prints what became of the environment
- *   torch LIBRARY thread     the same with a second thread running
+ *   torch LIBRARY thread     the same while a second thread reads the environment
  *   torch LIBRARY allocate   uses libvmem's allocator pair as
  * torch.cuda.memory.CUDAPluggableAllocator does
  */
@@ -14,11 +14,13 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static void *wait_forever(void *arg)
+/* Every variable of the start must be there at any time. */
+static void *read_forever(void *arg)
 {
-    (void)arg;
-    for (;;)
-        pause();
+    for (;;) {
+        if (!getenv("LD_PRELOAD") || !getenv(arg))
+            _exit(3);
+    }
     return NULL;
 }
 
@@ -63,9 +65,13 @@ int main(int argc, char **argv)
         return 1;
     }
     if (argc > 2 && strcmp(argv[2], "thread") == 0 &&
-        pthread_create(&t, NULL, wait_forever, NULL) != 0)
+        (setenv("SET_BEFORE", "1", 1) != 0 ||
+         pthread_create(&t, NULL, read_forever, "SET_BEFORE") != 0))
         return 1;
     printf("init %d\n", (int)cuInit(0));
+    /* The program may go on to change its environment (with a reader it would be its own race). */
+    if (argc == 2 && (setenv("SET_AFTER", "1", 1) != 0 || !getenv("SET_AFTER")))
+        return 1;
     const char *value = getenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
     printf("caching %s\n", value ? value : "untouched");
     return argc > 2 && strcmp(argv[2], "allocate") == 0 ? allocate() : 0;
