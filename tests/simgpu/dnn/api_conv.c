@@ -49,33 +49,33 @@ static cudnnStatus_t conv_shape(const char *what, enum sg_conv_dir dir, cudnnTen
 /* ---- choice of an algorithm ---- */
 
 /* What we expect of the classes when ranking algorithms without running them: share of the peak. */
-static double expected_seconds(cudnnHandle_t h, const struct sg_conv_model *m)
+static double expected_seconds(const struct sg_card *card, const struct sg_conv_model *m)
 {
     static const double share_of[SIMGPU_CLASS_COUNT] = {[SIMGPU_CLASS_CONV_FWD] = 0.7,
                                                         [SIMGPU_CLASS_CONV_BWD_DATA] = 0.5,
                                                         [SIMGPU_CLASS_CONV_BWD_FILTER] = 0.45,
                                                         [SIMGPU_CLASS_CONV_FAST] = 0.7};
     double share = share_of[m->kclass];
-    double arithmetic = m->flops / (share * h->card.flops),
-           traffic = m->bytes / (0.7 * h->card.bytes);
+    double arithmetic = m->flops / (share * card->flops), traffic = m->bytes / (0.7 * card->bytes);
     return arithmetic > traffic ? arithmetic : traffic;
 }
 
 /* cuDNN 9 runs on no card before compute capability 6. On those the simulated one offers the
  * algorithms that cuDNN v4 had in their day (no Winograd, no tiled transforms for the filter's
  * gradient): the published times that their presets are calibrated with are of that version. */
-static int of_the_day(cudnnHandle_t h, enum sg_conv_dir dir, int algo)
+static int of_the_day(const struct sg_card *card, enum sg_conv_dir dir, int algo)
 {
     static const int last_of_v4[] = {CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING,
                                      CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING,
                                      CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3};
-    return h->card.major >= 6 || algo <= last_of_v4[dir];
+    return card->major >= 6 || algo <= last_of_v4[dir];
 }
 
-static struct sg_conv_model model_of(cudnnHandle_t h, const struct sg_conv_shape *s, int algo)
+static struct sg_conv_model model_of(const struct sg_card *card, const struct sg_conv_shape *s,
+                                     int algo)
 {
     enum sg_conv_dir dir = (enum sg_conv_dir)s->dir;
-    return of_the_day(h, dir, algo) ? sg_conv_model(s, dir, algo) : (struct sg_conv_model){0};
+    return of_the_day(card, dir, algo) ? sg_conv_model(s, dir, algo) : (struct sg_conv_model){0};
 }
 
 /* The three perf structures have one layout; we fill the forward one and copy. */
@@ -84,27 +84,23 @@ _Static_assert(sizeof(perf_t) == sizeof(cudnnConvolutionBwdDataAlgoPerf_t), "per
 _Static_assert(sizeof(perf_t) == sizeof(cudnnConvolutionBwdFilterAlgoPerf_t),
                "perf layouts differ");
 
-static int deterministic(enum sg_conv_dir dir, int algo)
-{
-    return dir == SG_CONV_FWD || (algo != 0 && !(dir == SG_CONV_BWD_FILTER && algo == 3));
-}
-
-enum { PERF_MAX = 8 };
+enum { PERF_MAX = SG_CONV_ALGOS_MAX };
 
 /* All algorithms with expected times; refused ones last, status NOT_SUPPORTED. Returns their
  * number. */
-static int rank_algorithms(cudnnHandle_t h, const struct sg_conv_shape *s, perf_t out[PERF_MAX])
+static int rank_algorithms(const struct sg_card *card, const struct sg_conv_shape *s,
+                           perf_t out[PERF_MAX])
 {
     enum sg_conv_dir dir = (enum sg_conv_dir)s->dir;
     int n = sg_conv_algo_count(dir);
     for (int i = 0; i < n; i++) {
-        struct sg_conv_model m = model_of(h, s, i);
+        struct sg_conv_model m = model_of(card, s, i);
         perf_t p = {.algo = (cudnnConvolutionFwdAlgo_t)i,
                     .status = m.supported ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED,
-                    .time = m.supported ? (float)(1e3 * expected_seconds(h, &m)) : -1.0f,
+                    .time = m.supported ? (float)(1e3 * expected_seconds(card, &m)) : -1.0f,
                     .memory = m.workspace_bytes,
                     .determinism =
-                        deterministic(dir, i) ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC,
+                        sg_conv_deterministic(dir, i) ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC,
                     .mathType = CUDNN_DEFAULT_MATH};
         int at = i;
         while (at > 0 && p.time >= 0 && (out[at - 1].time < 0 || out[at - 1].time > p.time)) {
@@ -116,12 +112,25 @@ static int rank_algorithms(cudnnHandle_t h, const struct sg_conv_shape *s, perf_
     return n;
 }
 
+int sg_conv_rank(const struct sg_card *card, const struct sg_conv_shape *s,
+                 int order[SG_CONV_ALGOS_MAX])
+{
+    perf_t all[PERF_MAX];
+    int n = rank_algorithms(card, s, all), supported = 0;
+    for (int i = 0; i < n; i++) {
+        if (all[i].status == CUDNN_STATUS_SUCCESS) {
+            order[supported++] = (int)all[i].algo;
+        }
+    }
+    return supported;
+}
+
 static cudnnStatus_t give_ranked(cudnnHandle_t h, const struct sg_conv_shape *s, int wanted,
                                  int *returned, void *out)
 {
     perf_t all[PERF_MAX];
     SG_NEED(h && returned && out && wanted > 0, "convolution algorithms: an argument is null");
-    int n = rank_algorithms(h, s, all);
+    int n = rank_algorithms(&h->card, s, all);
     n = n < wanted ? n : wanted;
     for (int i = 0; i < n; i++) {
         all[i].time = -1.0f; /* a heuristic promises an order, not times */
@@ -135,7 +144,7 @@ static cudnnStatus_t workspace_size(cudnnHandle_t h, const struct sg_conv_shape 
                                     size_t *size)
 {
     SG_NEED(h && size, "convolution workspace: an argument is null");
-    struct sg_conv_model m = model_of(h, s, algo);
+    struct sg_conv_model m = model_of(&h->card, s, algo);
     if (!m.supported) {
         return sg_dnn_refuse(CUDNN_STATUS_NOT_SUPPORTED,
                              "algorithm %d does not support this convolution", algo);
@@ -157,7 +166,7 @@ static double conv_threads(const struct sg_conv_shape *s)
 static cudnnStatus_t conv_prepare(const char *what, cudnnHandle_t h, struct sg_conv_shape *s,
                                   int algo, const void *ws, size_t ws_bytes)
 {
-    struct sg_conv_model m = model_of(h, s, algo);
+    struct sg_conv_model m = model_of(&h->card, s, algo);
     if (!m.supported) {
         return sg_dnn_refuse(CUDNN_STATUS_NOT_SUPPORTED,
                              "%s: algorithm %d does not support this shape", what, algo);
@@ -194,7 +203,7 @@ static cudnnStatus_t find_timed(cudnnHandle_t h, struct sg_conv_args *a, void *w
     const float one = 1.0f, zero = 0.0f;
     perf_t all[PERF_MAX];
     SG_NEED(h && returned && out && wanted > 0, "cudnnFindConvolution*: an argument is null");
-    int n = rank_algorithms(h, &a->s, all);
+    int n = rank_algorithms(&h->card, &a->s, all);
     CUevent start, stop;
     if (h->drv->cuEventCreate(&start, 0) != CUDA_SUCCESS) {
         return CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER;
@@ -250,7 +259,7 @@ static cudnnStatus_t find_alone(cudnnHandle_t h, struct sg_conv_args *a, int wan
     size_t bytes[4] = {4 * (size_t)sg_extent(&a->s.x), 4 * (size_t)sg_extent(&a->s.w),
                        4 * (size_t)sg_extent(&a->s.y), 0};
     perf_t all[PERF_MAX];
-    int n = rank_algorithms(h, &a->s, all);
+    int n = rank_algorithms(&h->card, &a->s, all);
     for (int i = 0; i < n; i++) {
         if (all[i].status == CUDNN_STATUS_SUCCESS && all[i].memory > bytes[3]) {
             bytes[3] = all[i].memory;

@@ -48,6 +48,14 @@ struct sg_conv_model sg_conv_model(const struct sg_conv_shape *s, enum sg_conv_d
 /* Number of algorithms of a direction. */
 int sg_conv_algo_count(enum sg_conv_dir dir);
 
+/* More than any direction has. */
+#define SG_CONV_ALGOS_MAX 8
+
+/* 1 where the algorithm gives the same bits each time on hardware; where it is a minimal-filtering
+ * one. */
+int sg_conv_deterministic(enum sg_conv_dir dir, int algo);
+int sg_conv_is_winograd(enum sg_conv_dir dir, int algo);
+
 /* The arithmetic, addresses being host addresses. */
 void sg_conv_forward(const struct sg_conv_args *a);
 void sg_conv_backward_data(const struct sg_conv_args *a);

@@ -247,9 +247,20 @@ int sg_conv_algo_count(enum sg_conv_dir dir)
     return counts[dir];
 }
 
+static const unsigned char *const methods[] = {fwd_methods, data_methods, filter_methods};
+
+int sg_conv_deterministic(enum sg_conv_dir dir, int algo)
+{
+    return dir == SG_CONV_FWD || (algo != 0 && !(dir == SG_CONV_BWD_FILTER && algo == 3));
+}
+
+int sg_conv_is_winograd(enum sg_conv_dir dir, int algo)
+{
+    return methods[dir][algo] >= METHOD_WINOGRAD;
+}
+
 struct sg_conv_model sg_conv_model(const struct sg_conv_shape *s, enum sg_conv_dir dir, int algo)
 {
-    static const unsigned char *const methods[] = {fwd_methods, data_methods, filter_methods};
     struct sg_conv_model r = {0};
     struct counts q = counts_of(s);
     if (algo < 0 || algo >= sg_conv_algo_count(dir)) {

@@ -101,6 +101,11 @@ int sg_dnn_same_shape(const struct sg_tensor *a, const struct sg_tensor *b);
 /* Launches one of our kernels on the handle's stream. */
 cudnnStatus_t sg_dnn_launch(cudnnHandle_t h, enum sg_kernel_id k, const void *args, double threads);
 
+/* The algorithms that support a convolution, the one expected to be fastest on the card first; their
+ * number. */
+int sg_conv_rank(const struct sg_card *card, const struct sg_conv_shape *s,
+                 int order[SG_CONV_ALGOS_MAX]);
+
 static inline float sg_dnn_scalar(const void *p)
 {
     return *(const float *)p;

@@ -83,9 +83,14 @@ cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t *streamId)
     return CUDNN_STATUS_SUCCESS;
 }
 
+/* A framework asks for the minor version that it was built with, or a later one: the newest that
+ * backend.def knows the attributes of. */
+enum { VERSION_MAJOR = 9, VERSION_MINOR = CUDNN_MINOR > 26 ? CUDNN_MINOR : 26 };
+_Static_assert(CUDNN_MAJOR == VERSION_MAJOR, "headers of another major version");
+
 size_t cudnnGetVersion(void)
 {
-    return CUDNN_VERSION;
+    return VERSION_MAJOR * 10000 + VERSION_MINOR * 100;
 }
 
 size_t cudnnGetMaxDeviceVersion(void)
@@ -101,7 +106,7 @@ size_t cudnnGetCudartVersion(void)
 cudnnStatus_t cudnnGetProperty(libraryPropertyType type, int *value)
 {
     SG_NEED(value, "cudnnGetProperty: value is null");
-    static const int version[3] = {CUDNN_MAJOR, CUDNN_MINOR, CUDNN_PATCHLEVEL};
+    static const int version[3] = {VERSION_MAJOR, VERSION_MINOR, 0};
     SG_NEED((unsigned)type < 3, "cudnnGetProperty: property %d is unknown", (int)type);
     *value = version[type];
     return CUDNN_STATUS_SUCCESS;

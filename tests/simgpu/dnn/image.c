@@ -1,6 +1,7 @@
 /* The image of cuDNN's kernels: names, parameter layouts, ranges, bodies, costs. */
 #include "kernels.h"
 #include "conv.h"
+#include "graph.h"
 #include "norm.h"
 #include "pool.h"
 #include "reduce.h"

@@ -7,6 +7,9 @@
 /* X(identifier, name, parameter struct, leading pointers, touches, body, cost) */
 #define SG_CONV_ROW(id, name)                                                                      \
     X(id, name, sg_conv_args, 4, sg_conv_touches, sg_conv_body, sg_conv_cost)
+/* The first word of a graph's launch is a pointer as often as not; the rest is one structure. */
+#define SG_GRAPH_ROW(id, name)                                                                     \
+    X(id, name, sg_graph_args, 1, sg_graph_touches, sg_graph_body, sg_graph_cost)
 #define SG_KERNELS                                                                                 \
     SG_CONV_ROW(CONV_FWD_0, "cudnn::cnn::implicit_convolve_sgemm")                                 \
     SG_CONV_ROW(CONV_FWD_1, "cudnn::cnn::precomputed_convolve_sgemm")                              \
@@ -69,7 +72,18 @@
     X(DROPOUT_FWD, "cudnn::ops::dropout_fp", sg_dropout_args, 4, sg_dropout_fwd_touches,           \
       sg_dropout_fwd_body, sg_dropout_cost)                                                        \
     X(DROPOUT_BWD, "cudnn::ops::dropout_bp", sg_dropout_args, 4, sg_dropout_bwd_touches,           \
-      sg_dropout_bwd_body, sg_dropout_cost)
+      sg_dropout_bwd_body, sg_dropout_cost)                                                        \
+    SG_GRAPH_ROW(GRAPH_CONV_FWD, "cudnn::graph::conv_fprop")                                       \
+    SG_GRAPH_ROW(GRAPH_CONV_DATA, "cudnn::graph::conv_dgrad")                                      \
+    SG_GRAPH_ROW(GRAPH_CONV_FILTER, "cudnn::graph::conv_wgrad")                                    \
+    SG_GRAPH_ROW(GRAPH_MATMUL, "cudnn::graph::matmul")                                             \
+    SG_GRAPH_ROW(GRAPH_ATTENTION, "cudnn::graph::sdpa_flash_fprop")                                \
+    SG_GRAPH_ROW(GRAPH_ATTENTION_BWD, "cudnn::graph::sdpa_flash_bprop")                            \
+    SG_GRAPH_ROW(GRAPH_NORM_FWD, "cudnn::graph::norm_fw")                                          \
+    SG_GRAPH_ROW(GRAPH_NORM_BWD, "cudnn::graph::norm_bw")                                          \
+    SG_GRAPH_ROW(GRAPH_RESAMPLE, "cudnn::graph::resample")                                         \
+    SG_GRAPH_ROW(GRAPH_REDUCE, "cudnn::graph::reduce")                                             \
+    SG_GRAPH_ROW(GRAPH_POINTWISE, "cudnn::graph::pointwise")
 
 enum sg_kernel_id {
 #define X(id, ...) SG_K_##id,
