@@ -100,7 +100,7 @@ Test(guard, refusals_name_the_reason)
     OK(cudnnGetTensorSizeInBytes(half, &bytes));
     cr_assert_eq(bytes, 48u);
     cr_assert_str_eq(cudnnGetErrorString(CUDNN_STATUS_BAD_PARAM), "CUDNN_STATUS_BAD_PARAM");
-    cr_assert_eq(cudnnGetVersion(), (size_t)CUDNN_VERSION);
+    cr_assert_geq(cudnnGetVersion(), (size_t)CUDNN_VERSION);
 }
 
 /* 3x3 convolution of VGG's kind; the direct products count at least the plain multiply-adds. */
