@@ -77,7 +77,8 @@ static size_t gap_start(const struct window *w, size_t position)
 
 /* Puts the end of the window where the live bytes are least in the last period, at the last such
  * place, and its beginning at the matching place one period earlier: the later, the farther from
- * whatever the first iteration did otherwise. */
+ * whatever the first iteration did otherwise. Places between two ops match when as much is allocated and
+ * freed between them and the op that follows: what was freed before may be the program's preparation. */
 static void choose_boundary(struct window *w, size_t end, size_t period)
 {
     const struct vm_trace *t = w->t;
@@ -100,11 +101,11 @@ static void choose_boundary(struct window *w, size_t end, size_t period)
     w->first_op = w->ops_before[w->to] - period;
     w->nops = period;
     size_t changes = 0;
-    for (size_t i = gap_start(w, w->first_op + period); i < w->to; i++)
+    for (size_t i = w->to; t->events[i].kind != VM_EV_OP; i++)
         changes += changes_memory(&t->events[i]);
-    w->from = gap_start(w, w->first_op);
-    while (changes && t->events[w->from].kind != VM_EV_OP)
-        changes -= changes_memory(&t->events[w->from++]);
+    w->from = w->op_event[w->first_op];
+    while (changes && w->from > gap_start(w, w->first_op))
+        changes -= changes_memory(&t->events[--w->from]);
 }
 
 /* Is the block alive just before event `at`? */

@@ -12,14 +12,15 @@ vdnn bench run with them). A cell's gap is the smaller of (stall - bound) / (0.0
 times alone. All times are simulated."""
 import argparse
 import concurrent.futures
+import gzip
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 
 import benchlib
-import dtrlog
 import trainerlib
 
 LINKS = {"12.8": ("12.8", "11.52", "12.8", "10.88"), "25": ("25", "22.5", "25", "22.5")}
@@ -48,8 +49,8 @@ def record(net, args, preset, target):
     return None if pathlib.Path(target).exists() else (r.why() or "no trace written")
 
 
-def cells(name, trace, whole, link, page=PAGE):
-    cmd = [BENCH, str(page), *LINKS[link], trace] + (["whole"] if whole else [])
+def cells(name, trace, link, page=PAGE):
+    cmd = [BENCH, str(page), *LINKS[link], trace]
     r = subprocess.run([str(c) for c in cmd], capture_output=True, text=True, check=False)
     if r.returncode:
         raise RuntimeError(f"{name}: {r.stderr.strip()}")
@@ -58,7 +59,7 @@ def cells(name, trace, whole, link, page=PAGE):
         c = json.loads(line)
         c |= {"trace": name, "link": link, "page_bytes": page}
         if c["peak_pages"] < SMALL and page == PAGE:  # a budget of a few pages says nothing
-            return cells(name, trace, whole, link, PAGE // 32)
+            return cells(name, trace, link, PAGE // 32)
         if c["rc"] == 0:
             iteration, compute = c["iteration_ns"], c["compute_ns"]
             over = max(0.0, iteration - c["bound_ns"])
@@ -84,9 +85,10 @@ def main():
             concurrent.futures.ThreadPoolExecutor(2) as pool:
         traces = []
         for n, p in zip(LOGS, paths):
-            target = pathlib.Path(tmp, n + ".trace")
-            dtrlog.convert(p, target)
-            traces += [(n, target, True, link) for link in LINKS]
+            target = pathlib.Path(tmp, n + ".log")
+            with gzip.open(p) as packed, open(target, "wb") as plain:
+                shutil.copyfileobj(packed, plain)
+            traces += [(n, target, link) for link in LINKS]
         for name, net, args in [] if options.logs_only else TRAINERS:
             for link, preset in CARDS.items():
                 target = pathlib.Path(tmp, f"{name.replace(' ', '_')}.{link}.trace")
@@ -95,7 +97,7 @@ def main():
                     missing.append(name)
                     print(f"{name} on {preset}: no trace: {reason}")
                 else:
-                    traces.append((name, target, False, link))
+                    traces.append((name, target, link))
         jobs = [pool.submit(cells, *t) for t in traces]
         for j in jobs:
             rows += j.result()

@@ -1,51 +1,22 @@
-/* schedule_bench PAGE OUT_GBPS OUT_DUPLEX IN_GBPS IN_DUPLEX TRACE [whole]
+/* schedule_bench PAGE OUT_GBPS OUT_DUPLEX IN_GBPS IN_DUPLEX TRACE
  *
- * Plans one iteration of a trace with `auto` under 90, 70, 50, 40 and 30 % of its peak and prints, for
- * each budget, one JSON object a line: what the simulated iteration takes, what the lower bound says,
- * what moved. `whole`: the trace is one iteration (an imported op log). Driven by schedule.py. */
+ * Plans one iteration of a trace, or of an operator log of the DTR simulator, with `auto` under 90, 70, 50,
+ * 40 and 30 % of its peak and prints, for each budget, one JSON object a line: what the simulated iteration
+ * takes, what the lower bound says, what moved. Driven by schedule.py. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "bound.h"
-#include "iteration.h"
+#include "loaded.h"
 #include "pack.h"
 #include "schedule.h"
-#include "trace.h"
-#include "trace_file.h"
 
 static double seconds(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static int load(const char *path, int whole, struct vm_iteration *it, struct vm_error *why)
-{
-    struct vm_trace t = {0};
-    struct vm_period *runs = NULL;
-    size_t nruns = 0;
-    FILE *in = fopen(path, "r");
-
-    if (!in) {
-        snprintf(why->text, sizeof why->text, "%s cannot be opened", path);
-        return VM_EIO;
-    }
-    int rc = vm_trace_read(in, path, &t, why);
-    fclose(in);
-    if (!rc && whole)
-        rc = vm_iteration_whole(&t, it, why);
-    else if (!rc && !(rc = vm_period_runs(&t, &runs, &nruns)) && nruns)
-        rc = vm_iteration_build(&t, &runs[nruns - 1], it, why);
-    else if (!rc) {
-        snprintf(why->text, sizeof why->text, "%s: no repeating iteration", path);
-        rc = VM_NOTFOUND;
-    }
-    free(runs);
-    vm_trace_fini(&t);
-    return rc;
 }
 
 static void one_budget(const struct vm_page_units *u, const struct vm_machine *m, uint64_t peak,
@@ -79,28 +50,26 @@ static void one_budget(const struct vm_page_units *u, const struct vm_machine *m
 int main(int argc, char **argv)
 {
     static const unsigned percents[] = {90, 70, 50, 40, 30};
-    struct vm_iteration it;
+    struct loaded l = {0};
     struct vm_page_units u;
     struct vm_error why = {""};
     uint64_t *offsets, pool;
 
     if (argc < 7) {
-        fputs("usage: schedule_bench PAGE OUT OUT_DUPLEX IN IN_DUPLEX TRACE [whole]\n", stderr);
+        fputs("usage: schedule_bench PAGE OUT OUT_DUPLEX IN IN_DUPLEX TRACE\n", stderr);
         return 2;
     }
     struct vm_machine m = {.device_bytes = UINT64_MAX / 2, .host_bytes = UINT64_MAX / 2,
                            .page_bytes = strtoull(argv[1], NULL, 0), .out_bps = atof(argv[2]) * 1e9,
                            .out_duplex_bps = atof(argv[3]) * 1e9, .in_bps = atof(argv[4]) * 1e9,
                            .in_duplex_bps = atof(argv[5]) * 1e9, .copy_latency_ns = 8000};
-    int rc = load(argv[6], argc > 7 && !strcmp(argv[7], "whole"), &it, &why);
-    if (rc) {
-        fprintf(stderr, "schedule_bench: %s\n", why.text);
-        return 1;
-    }
-    offsets = malloc((it.nblocks + 1) * sizeof *offsets);
-    rc = offsets ? vm_place(&it, &m, 0, offsets, &pool, &why) : VM_ENOMEM;
+    int rc = loaded_read(&l, "schedule_bench", argv[6]);
+    if (rc)
+        return rc;
+    offsets = malloc((l.it.nblocks + 1) * sizeof *offsets);
+    rc = offsets ? vm_place(&l.it, &m, 0, offsets, &pool, &why) : VM_ENOMEM;
     if (!rc)
-        rc = vm_page_units_build(&it, offsets, m.page_bytes, &u, &why);
+        rc = vm_page_units_build(&l.it, offsets, m.page_bytes, &u, &why);
     if (rc) {
         fprintf(stderr, "schedule_bench: %s\n", why.text);
         return 1;
@@ -108,7 +77,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof percents / sizeof *percents; i++)
         one_budget(&u, &m, vm_page_units_peak(&u), percents[i]);
     vm_page_units_fini(&u);
-    vm_iteration_fini(&it);
+    loaded_free(&l);
     free(offsets);
     return 0;
 }

@@ -316,6 +316,45 @@ Test(iteration, a_wrapping_block_is_one_block)
     vm_trace_fini(&t);
 }
 
+/* The last blocks of an iteration go before the next one's input comes; before the first there are none
+ * to go. Each block of the iteration is allocated and freed in it all the same. */
+Test(iteration, the_first_iteration_follows_no_other)
+{
+    struct vm_trace t = {0};
+    struct vm_iteration it;
+    struct vm_period *runs;
+    struct vm_error why;
+    uint32_t w, x, y;
+    size_t n, allocs = 0, frees = 0;
+    cr_assert_eq(vm_trace_add_block(&t, 1, 1 << 20, 0, &w), VM_OK);
+    add_op(&t, VM_OP_COPY_HTOD, 0, 9, 10, 1, &(struct vm_access){w, VM_WRITE | VM_TOTAL, 0, 0});
+    for (unsigned i = 0; i < 2; i++) {
+        cr_assert_eq(vm_trace_add_alloc(&t, 100 + 2 * i, 5000, 0, 0, 0, &x), VM_OK);
+        add_op(&t, VM_OP_COPY_HTOD, 0, 1, 10, 1, &(struct vm_access){x, VM_WRITE | VM_TOTAL, 0, 0});
+        cr_assert_eq(vm_trace_add_alloc(&t, 101 + 2 * i, 9000, 0, 0, 0, &y), VM_OK);
+        struct vm_access a[3] = {
+            {w, VM_READ, VM_ROLE_W, 0}, {x, VM_READ, 0, 0}, {y, VM_WRITE | VM_TOTAL, 0, 0}};
+        add_op(&t, VM_OP_LAUNCH, VM_LAYER_GEMM, 2, 10, 3, a);
+        struct vm_access c[2] = {{w, VM_RW, 0, 0}, {y, VM_READ, 0, 0}};
+        add_op(&t, VM_OP_LAUNCH, VM_LAYER_ELEMENTWISE, 3, 10, 2, c);
+        cr_assert_eq(vm_trace_add_free(&t, y, 0, 0), VM_OK);
+        cr_assert_eq(vm_trace_add_free(&t, x, 0, 0), VM_OK);
+    }
+    cr_assert_eq(vm_period_runs(&t, &runs, &n), VM_OK);
+    cr_assert_eq(n, 1);
+    cr_assert_eq(vm_iteration_build(&t, &runs[0], &it, &why), VM_OK);
+    cr_assert_eq(it.nblocks, 3);
+    for (size_t i = 0; i < it.nmem; i++) {
+        allocs += !it.mem[i].is_free;
+        frees += it.mem[i].is_free;
+    }
+    cr_assert_eq(allocs, 2, "%zu allocations", allocs);
+    cr_assert_eq(frees, 2, "%zu frees", frees);
+    vm_iteration_fini(&it);
+    free(runs);
+    vm_trace_fini(&t);
+}
+
 Test(iteration, op_times_are_medians_of_the_repeats)
 {
     struct vm_trace t = {0};
