@@ -6,6 +6,7 @@
 
 #include "config.h"
 #include "driver.h"
+#include "timing_cupti.h"
 #include "torch.h"
 
 static pthread_once_t init_once = PTHREAD_ONCE_INIT;
@@ -58,6 +59,9 @@ static void take_part(void)
     }
     if (pthread_atfork(NULL, NULL, in_forked_child) != 0)
         return;
+#ifdef VM_HAVE_CUPTI
+    vm_timing_cupti_offer();
+#endif
     vm_rt_after_init();
     atomic_store_explicit(&vm_doors_state, VM_DOORS_OPEN, memory_order_release);
 }

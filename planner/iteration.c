@@ -301,6 +301,50 @@ static uint64_t median_time(const struct window *w, size_t j)
     return sample[(n - 1) / 2];
 }
 
+struct sig_time {
+    uint64_t sig, ns;
+};
+
+static int compare_sig_times(const void *a, const void *b)
+{
+    const struct sig_time *x = a, *y = b;
+    return x->sig != y->sig ? (x->sig > y->sig) - (x->sig < y->sig) : compare_times(&x->ns, &y->ns);
+}
+
+/* Ops that were not measured in any repeat take the median time of the same work elsewhere in the trace. */
+static int fill_times(const struct vm_trace *t, struct vm_iteration *it)
+{
+    struct sig_time *known = NULL;
+    size_t n = 0;
+    for (size_t j = 0; j < it->nops; j++) {
+        if (it->ops[j].dur_ns)
+            continue;
+        if (!known) {
+            known = malloc((t->nevents + 1) * sizeof *known);
+            if (!known)
+                return VM_ENOMEM;
+            for (size_t i = 0; i < t->nevents; i++)
+                if (t->events[i].kind == VM_EV_OP && t->events[i].dur_ns)
+                    known[n++] = (struct sig_time){t->events[i].sig, t->events[i].dur_ns};
+            qsort(known, n, sizeof *known, compare_sig_times);
+        }
+        size_t from = 0, to = n; /* the first of this signature */
+        while (from < to) {
+            size_t mid = (from + to) / 2;
+            if (known[mid].sig < it->ops[j].sig)
+                from = mid + 1;
+            else
+                to = mid;
+        }
+        for (to = from; to < n && known[to].sig == it->ops[j].sig; to++)
+            ;
+        if (to > from)
+            it->ops[j].dur_ns = known[from + (to - from - 1) / 2].ns;
+    }
+    free(known);
+    return VM_OK;
+}
+
 /* Is this trace block the instance of a wrapping block that the iteration before left? */
 static bool is_older(const struct window *w, const struct vm_iteration *it, uint32_t trace_block)
 {
@@ -538,6 +582,8 @@ static int build(struct window *w, struct vm_iteration *it)
     int rc = collect_blocks(w, &out);
     if (rc == VM_OK)
         rc = collect_ops(w, &out);
+    if (rc == VM_OK)
+        rc = fill_times(w->t, &out);
     if (rc == VM_OK)
         rc = collect_memory(w, &out);
     if (rc == VM_OK)

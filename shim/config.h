@@ -17,6 +17,7 @@ struct vm_amount {
 
 /* Positions in the CHOICE knobs' lists. */
 enum { VM_PLAN_WAIT_AUTO, VM_PLAN_WAIT_NO, VM_PLAN_WAIT_YES };
+enum { VM_TIMING_AUTO, VM_TIMING_CUPTI, VM_TIMING_EVENTS };
 enum { VM_BACKEND_AUTO, VM_BACKEND_REGISTERED, VM_BACKEND_NUMA };
 
 #define VM_KNOB_FIELD_FLAG   bool

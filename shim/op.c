@@ -37,6 +37,7 @@ void vm_op_init(struct vm_op *op, enum vm_op_kind kind, CUstream stream, bool pe
     op->g = 0;
     op->stream_state = NULL;
     op->start = NULL;
+    op->timed_id = 0;
     op->lost = op->entered = op->captured = false;
     op->sig = vm_hash64(kind + 1u);
 }
@@ -300,5 +301,6 @@ void vm_rt_op_after(struct vm_op *op, CUresult result)
         }
     }
     pthread_mutex_unlock(&d->lock);
+    vm_recorder_settle(d);
     op_fini(op);
 }

@@ -7,8 +7,10 @@
 #include "config.h"
 #include "driver.h"
 #include "executor.h"
+#include "link_speed.h"
 #include "log.h"
 #include "period.h"
+#include "op_times.h"
 #include "replan.h"
 #include "trace.h"
 #include "trace_out.h"
@@ -16,21 +18,14 @@
 /* Events of a program whose iteration is never found are forgotten at this number. */
 #define VM_EVENTS_MAX (4u << 20)
 
-struct pending { /* an operation whose time is not known yet */
-    uint32_t event;
-    CUevent start, end;
-};
-
 struct vm_recorder {
     struct vm_trace trace;
     struct vm_period_finder *finder;
     struct vm_period found;
-    bool on, has_period, timed;
+    bool on, has_period;
     uint64_t ops; /* operations recorded: the position of the next one */
-    struct pending *pending;
-    size_t head, count, cap;
-    CUevent *spare; /* events with timing */
-    size_t nspare, cap_spare;
+    uint64_t recording; /* number of this one: what waited without the lock asks whether it still goes on */
+    struct vm_op_times *times;
     uint64_t began_ns;
     uint64_t iterations; /* of earlier recordings */
     uint64_t period_ops; /* of the last one */
@@ -48,84 +43,6 @@ static uint64_t now_ns(void)
 static uint64_t since(const struct vm_recorder *r)
 {
     return now_ns() - r->began_ns;
-}
-
-/* ---- times ----------------------------------------------------------------------------------- */
-
-static CUevent timer_take(struct vm_recorder *r)
-{
-    CUevent e;
-    if (r->nspare > 0)
-        return r->spare[--r->nspare];
-    return vm_drv.p_cuEventCreate(&e, CU_EVENT_DEFAULT) == CUDA_SUCCESS ? e : NULL;
-}
-
-static void timer_give(struct vm_recorder *r, CUevent e)
-{
-    if (!e)
-        return;
-    if (r->nspare == r->cap_spare) {
-        size_t cap = r->cap_spare ? r->cap_spare * 2 : 256;
-        CUevent *p = realloc(r->spare, cap * sizeof(CUevent));
-        if (!p) {
-            vm_drv.p_cuEventDestroy_v2(e);
-            return;
-        }
-        r->spare = p;
-        r->cap_spare = cap;
-    }
-    r->spare[r->nspare++] = e;
-}
-
-static struct pending pending_pop(struct vm_recorder *r)
-{
-    struct pending p = r->pending[r->head];
-    r->head = (r->head + 1) % r->cap;
-    r->count--;
-    timer_give(r, p.start);
-    timer_give(r, p.end);
-    return p;
-}
-
-static bool pending_push(struct vm_recorder *r, struct pending p)
-{
-    if (r->count == r->cap) {
-        size_t cap = r->cap ? r->cap * 2 : 1024;
-        struct pending *n = malloc(cap * sizeof *n);
-        if (!n)
-            return false;
-        for (size_t i = 0; i < r->count; i++)
-            n[i] = r->pending[(r->head + i) % r->cap];
-        free(r->pending);
-        r->pending = n;
-        r->head = 0;
-        r->cap = cap;
-    }
-    r->pending[(r->head + r->count++) % r->cap] = p;
-    return true;
-}
-
-/* Fills in the times that have come out; stops at the first that has not. */
-static void collect_times(struct vm_recorder *r)
-{
-    while (r->count > 0) {
-        struct pending *p = &r->pending[r->head];
-        float ms = 0;
-        if (vm_drv.p_cuEventQuery(p->end) != CUDA_SUCCESS)
-            return;
-        if (vm_drv.p_cuEventElapsedTime(&ms, p->start, p->end) == CUDA_SUCCESS && ms >= 0) {
-            uint64_t ns = (uint64_t)((double)ms * 1e6);
-            r->trace.events[p->event].dur_ns = ns ? ns : 1;
-        }
-        pending_pop(r);
-    }
-}
-
-static void drop_times(struct vm_recorder *r)
-{
-    collect_times(r);
-    while (r->count > 0)
-        pending_pop(r);
 }
 
 /* ---- beginning and ending ---------------------------------------------------------------------
@@ -146,12 +63,13 @@ static void describe(struct vm_device *d, struct vm_trace *t)
 int vm_recorder_new(struct vm_device *d)
 {
     struct vm_recorder *r = calloc(1, sizeof *r);
-    if (!r || vm_period_finder_new(&r->finder) != 0) {
+    if (!r || vm_op_times_new(d, &r->times) != 0 || vm_period_finder_new(&r->finder) != 0) {
+        if (r)
+            vm_op_times_free(r->times);
         free(r);
         return VM_ENOMEM;
     }
     r->on = true;
-    r->timed = vm_drv.p_cuEventElapsedTime != NULL;
     r->began_ns = now_ns();
     describe(d, &r->trace);
     r->out = vm_trace_out_open(vm_config()->trace, d->ordinal);
@@ -163,16 +81,15 @@ static void write_out(struct vm_recorder *r)
 {
     if (!r->out)
         return;
-    collect_times(r);
+    vm_op_times_collect(r->times, &r->trace);
     vm_trace_out_close(r->out, &r->trace);
     r->out = NULL;
 }
 
 static void empty(struct vm_recorder *r)
 {
-    drop_times(r);
-    while (r->nspare > 0)
-        vm_drv.p_cuEventDestroy_v2(r->spare[--r->nspare]);
+    vm_op_times_drop(r->times);
+    r->recording++;
     struct vm_trace t = r->trace;
     vm_trace_fini(&r->trace);
     r->trace.machine = t.machine;
@@ -218,6 +135,12 @@ void vm_recorder_restart(struct vm_device *d)
         if (b->live)
             vm_trace_add_block(&r->trace, b->id, b->size, b->addr, &b->trace);
     }
+}
+
+void vm_recorder_settle(struct vm_device *d)
+{
+    if (d->recorder)
+        vm_op_times_settle(d->recorder->times);
 }
 
 void vm_recorder_finish(struct vm_device *d)
@@ -279,13 +202,8 @@ void vm_recorder_step(struct vm_device *d)
 void vm_recorder_before(struct vm_device *d, struct vm_op *op, struct vm_stream *s)
 {
     struct vm_recorder *r = d->recorder;
-    if (!r->on || !r->timed)
-        return;
-    op->start = timer_take(r);
-    if (op->start && vm_drv.p_cuEventRecord(op->start, s->handle) != CUDA_SUCCESS) {
-        timer_give(r, op->start);
-        op->start = NULL;
-    }
+    if (r->on)
+        vm_op_times_before(r->times, d, op, s);
 }
 
 static int add_op(struct vm_device *d, const struct vm_op *op, const struct vm_stream *s,
@@ -322,6 +240,24 @@ static int add_op(struct vm_device *d, const struct vm_op *op, const struct vm_s
     return ret;
 }
 
+/* On to a plan. Times and link speeds are waited for without the lock: another thread may end this
+ * recording meanwhile, or go on with it. */
+static void plan(struct vm_device *d, const struct vm_period *p)
+{
+    struct vm_recorder *r = d->recorder;
+    uint64_t recording = r->recording;
+    if (vm_policy_plans()) {
+        vm_op_times_flush(r->times, d);
+        if (vm_policy_pages())
+            vm_link_measure(d);
+    }
+    if (!r->on || r->recording != recording || d->replan)
+        return;
+    vm_op_times_collect(r->times, &r->trace);
+    if (vm_replan_begin(d, &r->trace, p) != 0)
+        vm_recorder_stop(d);
+}
+
 /* The iteration is known and has been seen often enough: on to a plan. */
 static void look_for_iteration(struct vm_device *d)
 {
@@ -343,38 +279,26 @@ static void look_for_iteration(struct vm_device *d)
                (unsigned)p.repeats);
     r->has_period = true;
     r->found = p;
-    if (p.repeats >= vm_config()->warmup && p.end == r->ops) {
-        collect_times(r);
-        if (vm_replan_begin(d, &r->trace, &p) != 0)
-            vm_recorder_stop(d);
-    }
+    if (p.repeats >= vm_config()->warmup && p.end == r->ops)
+        plan(d, &p);
 }
 
 void vm_recorder_after(struct vm_device *d, struct vm_op *op, struct vm_stream *s, bool counted)
 {
     struct vm_recorder *r = d->recorder;
+    uint32_t event;
     if (!r->on || !counted) {
-        timer_give(r, op->start);
+        vm_op_times_cancel(r->times, op);
         return;
     }
-    struct pending p = {.start = op->start};
-    if (op->start) {
-        p.end = timer_take(r);
-        if (p.end && vm_drv.p_cuEventRecord(p.end, s->handle) != CUDA_SUCCESS) {
-            timer_give(r, p.end);
-            p.end = NULL;
-        }
-    }
-    int ret = add_op(d, op, s, &p.event);
-    if (ret != 0 || !p.end || !pending_push(r, p)) {
-        timer_give(r, p.start);
-        timer_give(r, p.end);
-    }
+    int ret = add_op(d, op, s, &event);
     if (ret != 0) {
+        vm_op_times_cancel(r->times, op);
         give_up(d);
         return;
     }
+    vm_op_times_after(r->times, op, s, event);
     r->ops++;
-    collect_times(r);
+    vm_op_times_collect(r->times, &r->trace);
     look_for_iteration(d);
 }

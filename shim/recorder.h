@@ -1,5 +1,5 @@
 /* The recorder: what the program does, as a struct vm_trace (planner/model.h), with device times
- * from pairs of events, and the search for the iteration in it. Records until a plan is in force,
+ * (op_times.h), and the search for the iteration in it. Records until a plan is in force,
  * again when the program left its plan for good. The device's lock is held. */
 #ifndef VM_SHIM_RECORDER_H
 #define VM_SHIM_RECORDER_H
@@ -14,6 +14,8 @@ void vm_recorder_step(struct vm_device *d);
 /* Around an operation: starts and ends its time, adds it to the trace, looks for the iteration. */
 void vm_recorder_before(struct vm_device *d, struct vm_op *op, struct vm_stream *s);
 void vm_recorder_after(struct vm_device *d, struct vm_op *op, struct vm_stream *s, bool counted);
+/* Without the lock, now and then: leaves what only recording needed. */
+void vm_recorder_settle(struct vm_device *d);
 /* A plan is in force: nothing more to record; the trace file, if one is wanted, is written. */
 void vm_recorder_stop(struct vm_device *d);
 /* The program left its plan: forget and begin anew. */

@@ -9,7 +9,6 @@
 #include "config.h"
 #include "executor.h"
 #include "iteration.h"
-#include "link_speed.h"
 #include "log.h"
 #include "policy.h"
 #include "recorder.h"
@@ -48,6 +47,11 @@ static const struct vm_policy *policy_in_force(void)
 const char *vm_policy_name(void)
 {
     return policy_in_force()->name;
+}
+
+bool vm_policy_plans(void)
+{
+    return policy_in_force()->uses_plan;
 }
 
 bool vm_policy_pages(void)
@@ -161,10 +165,6 @@ int vm_replan_begin(struct vm_device *d, const struct vm_trace *t, const struct 
     const struct vm_policy *policy = policy_in_force();
     if (!policy->uses_plan)
         return VM_NOTFOUND;
-    if (policy->may_page)
-        vm_link_measure(d); /* gives the lock up: look at the state afterwards */
-    if (d->replan)
-        return 0;
     struct vm_replan *r = calloc(1, sizeof *r);
     if (!r)
         return VM_ENOMEM;

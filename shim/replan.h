@@ -13,6 +13,8 @@ int vm_replan_begin(struct vm_device *d, const struct vm_trace *t, const struct 
 bool vm_replan_poll(struct vm_device *d);
 /* The policy in force, from VMEM_POLICY; a name that is none was logged and "auto" serves. */
 const char *vm_policy_name(void);
+/* Does it plan iterations? */
+bool vm_policy_plans(void);
 /* May contents leave the device under it? */
 bool vm_policy_pages(void);
 

@@ -86,7 +86,8 @@ struct vm_op {
     uint64_t g;          /* serial number on its device */
     uint64_t planned_ns; /* how long the plan expects it to take; 0: not known */
     void *stream_state;
-    CUevent start; /* timing, NULL if not sampled */
+    CUevent start;     /* timing by events, NULL if not sampled */
+    uint64_t timed_id; /* timing by a profiling interface, 0: not */
     bool per_thread;
     bool lost;     /* an access could not be noted: out of host memory */
     bool captured; /* goes into a graph, is not issued */

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes docs/hooks.md from cuda_hooks/hooks.def, cudnn.def and cublas.def.
+"""Makes docs/hooks.md from cuda_hooks/hooks.def, cudnn.def, cublas.def and cupti.def.
 
     gen_hooks.py HOOKS_DEF PAGE           writes the page
     gen_hooks.py --check HOOKS_DEF PAGE   fails when the page is not what would be written
@@ -11,7 +11,7 @@ import xmacro
 
 HEAD = """# Hooked functions
 
-<!-- Generated from cuda_hooks/hooks.def, cudnn.def and cublas.def by tools/gen_hooks.py. -->
+<!-- Generated from cuda_hooks/hooks.def, cudnn.def, cublas.def and cupti.def by tools/gen_hooks.py. -->
 
 libvmem.so exports every function of the CUDA driver. The ones below do something on the way; all
 others jump straight to the driver. A function is reached by its exported name or by `cuGetProcAddress`
@@ -69,6 +69,8 @@ def page(path):
     for family, layer in FAMILIES.items():
         for name, *_ in xmacro.rows(os.path.join(folder, "cublas.def"), family):
             out += f"| `{name}` | cuBLAS | {layer} |\n"
+    for name, *_ in xmacro.rows(os.path.join(folder, "cupti.def"), "VM_CUPTI"):
+        out += f"| `{name}` | CUPTI | makes way for another profiler |\n"
     return out
 
 

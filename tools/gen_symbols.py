@@ -91,7 +91,7 @@ def main(argv):
     exports = sorted(set(jumps) | set(hooks))
     write(out_dir, "libvmem.map",
           "{\n  global:\n" + "".join(f"    {n};\n" for n in exports)
-          + "    cudnn[A-Z]*;\n    cublas[A-Z]*;\n    vmem_*;\n  local:\n    *;\n};\n")
+          + "    cudnn[A-Z]*;\n    cublas[A-Z]*;\n    cupti[A-Z]*;\n    vmem_*;\n  local:\n    *;\n};\n")
 
 
 if __name__ == "__main__":

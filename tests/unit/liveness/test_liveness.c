@@ -375,6 +375,25 @@ Test(iteration, op_times_are_medians_of_the_repeats)
     vm_trace_fini(&t);
 }
 
+/* An op that was measured nowhere takes the time of the same work elsewhere; unknown work stays unknown. */
+Test(iteration, gaps_between_measured_times_are_filled)
+{
+    struct vm_trace t = {0};
+    struct vm_iteration it;
+    struct vm_error why;
+    uint32_t w;
+    static const uint64_t sigs[] = {7, 7, 8, 7, 9, 8, 7}, ns[] = {100, 0, 30, 104, 0, 0, 102};
+    static const uint64_t filled[] = {100, 102, 30, 104, 0, 30, 102};
+    cr_assert_eq(vm_trace_add_block(&t, 1, 4096, 0, &w), VM_OK);
+    for (size_t i = 0; i < 7; i++)
+        add_op(&t, VM_OP_LAUNCH, 0, sigs[i], ns[i], 1, &(struct vm_access){w, VM_RW, 0, 0});
+    cr_assert_eq(vm_iteration_whole(&t, &it, &why), VM_OK);
+    for (size_t i = 0; i < 7; i++)
+        cr_assert_eq(it.ops[i].dur_ns, filled[i], "op %zu: %lu", i, (unsigned long)it.ops[i].dur_ns);
+    vm_iteration_fini(&it);
+    vm_trace_fini(&t);
+}
+
 Test(iteration, a_period_outside_the_trace_is_refused)
 {
     struct vm_trace t = {0};
