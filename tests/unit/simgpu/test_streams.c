@@ -286,7 +286,7 @@ static void words_in(const char *mode)
     for (int i = 0; i < 100; i++)
         FAILS(cuStreamQuery(s), CUDA_ERROR_NOT_READY);
     cr_assert_eq(flag, 0);
-    *pinned = 7;
+    __atomic_store_n(pinned, 7, __ATOMIC_RELEASE);
     while (!flag) /* no call is made: the device sees the word by itself */
         ;
     OK(cuStreamSynchronize(s));
