@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs one program of this folder on the simulated GPU and compares what it prints.
 
-  run_api.py PROGRAM EXPECTED --driver DIR [--vmem LIBVMEM] [--bless]
+  run_api.py PROGRAM EXPECTED --driver DIR [--vmem LIBVMEM] [--preset CARD] [--bless]
 
 Functional mode with the race check, two devices, several seeds. With --vmem each seed runs under
 LD_PRELOAD, once with the budget that libvmem.so takes by itself and once with a small one; its host
@@ -17,10 +17,10 @@ import sys
 SEEDS = (1, 2, 3)
 
 
-def environment(driver, seed):
+def environment(driver, preset, seed):
     env = {k: v for k, v in os.environ.items()
            if not k.startswith(("VMEM_", "SIMGPU_")) and k != "LD_PRELOAD"}
-    env.update(LD_LIBRARY_PATH=driver, SIMGPU_PRESET="h100-80g", SIMGPU_MODE="functional",
+    env.update(LD_LIBRARY_PATH=driver, SIMGPU_PRESET=preset, SIMGPU_MODE="functional",
                SIMGPU_MEMORY="256MiB", SIMGPU_GRANULARITY="65536", SIMGPU_DEVICES="2",
                SIMGPU_RACECHECK="1", SIMGPU_SEED=str(seed))
     return env
@@ -48,10 +48,11 @@ def main():
     p.add_argument("expected")
     p.add_argument("--driver", required=True)
     p.add_argument("--vmem")
+    p.add_argument("--preset", default="h100-80g")
     p.add_argument("--bless", action="store_true")
     a = p.parse_args()
     if a.bless:
-        result = run(a.program, environment(a.driver, 1))
+        result = run(a.program, environment(a.driver, a.preset, 1))
         sys.stderr.write(result.stderr)
         with open(a.expected, "w") as f:
             f.write(result.stdout)
@@ -68,7 +69,7 @@ def main():
     bad = 0
     for seed in SEEDS:
         for extra in variants:
-            result = run(a.program, dict(environment(a.driver, seed), **extra))
+            result = run(a.program, dict(environment(a.driver, a.preset, seed), **extra))
             found = problems(result, expected)
             if found:
                 bad += 1
