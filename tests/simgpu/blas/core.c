@@ -1,6 +1,8 @@
 /* What cuBLAS and cuBLASLt share: their core, data types, status values. */
 #include "handle.h"
 
+#include <stdio.h>
+
 cublasStatus_t sg_blas_core_init(struct sg_blas_core *core)
 {
     if (sg_client_driver(&core->drv) != CUDA_SUCCESS ||
@@ -81,6 +83,14 @@ int sg_blas_gemm_types(const struct sg_blas_core *core, cudaDataType ta, cudaDat
     }
     a->type_scale = SG_F32;
     return in != SG_F64;
+}
+
+cublasStatus_t sg_blas_refuse_types(const char *call, cudaDataType a, cudaDataType b,
+                                    cudaDataType c)
+{
+    fprintf(stderr, "libcublas (simulated): %s does not compute with types %d, %d, %d\n", call,
+            (int)a, (int)b, (int)c);
+    return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 #define ROW(status, text)                                                                          \

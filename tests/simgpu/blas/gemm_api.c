@@ -1,16 +1,6 @@
 /* Products of matrices. */
 #include "handle.h"
 
-#include <stdio.h>
-
-cublasStatus_t sg_blas_refuse_types(const char *call, cudaDataType a, cudaDataType b,
-                                    cudaDataType c)
-{
-    fprintf(stderr, "libcublas (simulated): %s does not compute with types %d, %d, %d\n", call,
-            (int)a, (int)b, (int)c);
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
 /* The operands and sizes of a call, as all of the calls below have them. */
 struct product {
     cublasOperation_t transa, transb;

@@ -168,7 +168,6 @@ static const struct {
     {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED, 1},
-    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 98304},
     {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
     {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
     {CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO, 2},
@@ -176,7 +175,6 @@ static const struct {
     {CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1},
     {CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1},
-    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 49152},
     {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1},
@@ -189,6 +187,30 @@ static const struct {
     {CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT, 1},
     {CU_DEVICE_ATTRIBUTE_NUMA_ID, -1},
 };
+
+/* KiB of shared memory: of a multiprocessor, and the most that one block may have (programming guide,
+ * technical specifications for each compute capability). */
+static const struct sg_shared {
+    int major, minor, of_sm, of_block; /* from this capability on */
+} shared[] = {
+    {12, 0, 100, 99}, {10, 0, 228, 227}, {9, 0, 228, 227}, {8, 6, 100, 99}, {8, 0, 164, 163},
+    {7, 5, 64, 64},   {7, 0, 96, 96},    {6, 1, 96, 48},   {6, 0, 64, 48},  {5, 2, 96, 48},
+    {5, 0, 64, 48},   {0, 0, 48, 48},
+};
+
+static const struct sg_shared *shared_memory(void)
+{
+    const struct sg_preset *p = &sg.cfg.preset;
+    const struct sg_shared *s = shared;
+    while (s->major > p->major || (s->major == p->major && s->minor > p->minor))
+        s++;
+    return s;
+}
+
+int sg_shared_limit(void)
+{
+    return shared_memory()->of_block * 1024;
+}
 
 static int attribute(CUdevice_attribute a, CUdevice dev, bool *known)
 {
@@ -207,6 +229,12 @@ static int attribute(CUdevice_attribute a, CUdevice dev, bool *known)
         return (int)p->l2_bytes;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
         return 2048;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+        return shared_memory()->of_sm * 1024;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+        return sg_shared_limit();
+    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
+        return p->major >= 8 ? 1024 : 0;
     case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
         return p->copy_engines;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:

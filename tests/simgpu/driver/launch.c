@@ -33,6 +33,27 @@ static CUresult pack(const struct sg_func *f, void **params, void **extra, unsig
     return CUDA_SUCCESS;
 }
 
+/* What a kernel that a compiler made is taken to do, as nothing says what it does: each thread moves 16
+ * bytes (a vector of four floats, as elementwise kernels are written) for each device address among its
+ * parameters, up to ADDRESSES_MAX of them: kernels that work on lists of tensors name hundreds, and each
+ * thread touches few. It is no more than a guess at the order of magnitude. */
+#define BYTES_PER_ADDRESS 16
+#define ADDRESSES_MAX     32
+static struct simgpu_work geometric(const struct sg_kernel_op *k)
+{
+    unsigned addresses = 0;
+    for (size_t at = 0; at + sizeof(uint64_t) <= k->param_bytes && addresses < ADDRESSES_MAX;
+         at += sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, k->params + at, sizeof word);
+        addresses += sg_va_plausible(word);
+    }
+    double threads = (double)k->grid[0] * k->grid[1] * k->grid[2] * k->block[0] * k->block[1] *
+                     k->block[2];
+    return (struct simgpu_work){.kclass = SIMGPU_CLASS_GENERIC,
+                                .bytes = threads * BYTES_PER_ADDRESS * (addresses ? addresses : 1)};
+}
+
 CUresult sg_kernel_op(struct sg_func *f, const unsigned grid[3], const unsigned block[3],
                       unsigned shared, void **params, void **extra, struct sg_op **out)
 {
@@ -59,7 +80,9 @@ CUresult sg_kernel_op(struct sg_func *f, const unsigned grid[3], const unsigned 
     memcpy(k->block, block, sizeof k->block);
     k->shared = shared;
     k->work = (struct simgpu_work){.kclass = SIMGPU_CLASS_GENERIC, .ns = sg_prices.generic_kernel};
-    if (f->kernel->cost) {
+    if (f->mod->code) {
+        k->work = geometric(k);
+    } else if (f->kernel->cost) {
         struct simgpu_launch l = {.params = k->params,
                                   .param_bytes = k->param_bytes,
                                   .shared_bytes = shared,

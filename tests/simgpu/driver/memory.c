@@ -6,8 +6,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define ALIAS_BYTES ((size_t)64 << 20)
-
 CUresult sg_alloc(enum sg_kind kind, struct sg_ctx *c, size_t bytes, struct sg_range **out)
 {
     struct sg_range *r;
@@ -161,12 +159,12 @@ SG_CALL(cuMemAllocManaged, (CUdeviceptr * out, size_t bytes, unsigned flags), (o
  */
 static bool host_pages(struct sg_range *r)
 {
-    if (r->bytes <= ALIAS_BYTES)
+    if (r->bytes <= SG_ALIAS_BYTES)
         return mprotect((void *)r->va, r->span, PROT_READ | PROT_WRITE) == 0;
-    if (sg_file() < 0 || ftruncate(sg.memfile, (off_t)ALIAS_BYTES) != 0)
+    if (sg_file() < 0 || ftruncate(sg.memfile, (off_t)SG_ALIAS_BYTES) != 0)
         return false;
-    for (size_t at = 0; at < r->span; at += ALIAS_BYTES) {
-        size_t n = r->span - at < ALIAS_BYTES ? r->span - at : ALIAS_BYTES;
+    for (size_t at = 0; at < r->span; at += SG_ALIAS_BYTES) {
+        size_t n = r->span - at < SG_ALIAS_BYTES ? r->span - at : SG_ALIAS_BYTES;
         if (mmap((void *)(r->va + at), n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                  sg.memfile, 0) == MAP_FAILED)
             return false;

@@ -502,7 +502,7 @@ static CUresult set_attribute(struct sg_func *f, CUfunction_attribute a, int v)
     SG_CHECK(f, CUDA_ERROR_INVALID_HANDLE);
     SG_CHECK((int)a >= 0 && a < CU_FUNC_ATTRIBUTE_MAX, CUDA_ERROR_INVALID_VALUE);
     if (a == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-        SG_CHECK(v >= 0 && v <= 232448, CUDA_ERROR_INVALID_VALUE);
+        SG_CHECK(v >= 0 && v <= sg_shared_limit(), CUDA_ERROR_INVALID_VALUE);
         f->max_dynamic_shared = v;
     }
     return CUDA_SUCCESS;

@@ -361,6 +361,9 @@ double sg_random_unit(void);
 void sg_kernel_log(const struct sg_op *op); /* report.c: SIMGPU_KERNEL_LOG, as a kernel starts */
 extern const char *const sg_names[SG_ID_COUNT];
 
+/* ---- devices (device.c) ---- */
+int sg_shared_limit(void); /* bytes of shared memory that one block may have */
+
 /* ---- contexts (context.c) ---- */
 CUresult sg_current(struct sg_ctx **out); /* current context; its sticky error if it has one */
 struct sg_ctx *sg_current_raw(void);
@@ -383,6 +386,7 @@ void sg_machine_leave(void);
 /* ---- address space ---- */
 struct sg_range *sg_range_find(uint64_t va); /* the range that holds va, or NULL */
 struct sg_range *sg_range_at(size_t i);      /* by rank; NULL past the end */
+bool sg_va_plausible(uint64_t va);           /* where device addresses lie; mapped or not */
 CUresult sg_range_new(enum sg_kind kind, size_t bytes, size_t align, uint64_t hint, int device,
                       struct sg_range **out);                              /* takes address space */
 CUresult sg_range_adopt(uint64_t va, size_t bytes, struct sg_range **out); /* host registration */
@@ -444,6 +448,8 @@ void sg_pool_idle(void);                   /* the host synchronised: unused memo
 bool sg_pool_release_some(int device);     /* unused memory of any pool goes back; false: none */
 
 /* ---- allocation (memory.c) ---- */
+/* Timing mode: a page-locked block above this size shows the same few pages everywhere. */
+#define SG_ALIAS_BYTES ((size_t)64 << 20)
 CUresult sg_copy_op(const CUDA_MEMCPY3D *p, struct sg_ctx *c, struct sg_op **out); /* copy.c */
 CUresult sg_memset_op(const CUDA_MEMSET_NODE_PARAMS_v1 *p, struct sg_op **out);
 CUresult sg_alloc(enum sg_kind kind, struct sg_ctx *c, size_t bytes, struct sg_range **out);

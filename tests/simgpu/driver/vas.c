@@ -16,6 +16,11 @@ extern void __tsan_init(void) __attribute__((weak));
 #define SPACE_AT  (__tsan_init ? UINT64_C(0x7e8000000000) : UINT64_C(0x200000000000))
 #define SPACE_END (__tsan_init ? UINT64_C(0x7f0000000000) : UINT64_C(0x540000000000))
 
+bool sg_va_plausible(uint64_t va)
+{
+    return va >= SPACE_AT && va < SPACE_END;
+}
+
 static struct sg_range **ranges;
 static size_t nranges, cranges;
 static uint64_t cursor; /* 0: not yet set */

@@ -36,8 +36,10 @@ Test(libs, symbol_versions_are_the_real_ones)
     static const char *const rows[][3] = {
         {"libcudnn.so.9", "cudnnConvolutionForward", "libcudnn.so.9"},
         {"libcublas.so.13", "cublasSgemm_v2", "libcublas.so.13"},
-        {"libcublas.so.12", "cublasSgemm_v2", "libcublas.so.12"}};
-    for (int i = 0; i < 3; i++) {
+        {"libcublas.so.12", "cublasSgemm_v2", "libcublas.so.12"},
+        {"libcublasLt.so.13", "cublasLtMatmul", "libcublasLt.so.13"},
+        {"libcublasLt.so.12", "cublasLtMatmul", "libcublasLt.so.12"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         void *so = open_library(rows[i][0]);
         cr_assert_not_null(dlvsym(so, rows[i][1], rows[i][2]), "%s@%s", rows[i][1], rows[i][2]);
         cr_assert_null(dlsym(so, "sg_client_launch"), "%s leaks an internal name", rows[i][0]);

@@ -312,3 +312,74 @@ Test(calls, the_log_of_calls)
     unlink(name);
     cr_assert_eq(launches, 3);
 }
+
+Test(calls, the_log_is_empty)
+{
+    char text[64] = "x";
+    size_t n = sizeof text;
+    CUlogsCallbackHandle h;
+    CUlogIterator at = 9;
+    START("SIMGPU_PRESET", "titanx-12g");
+    FAILS(cuLogsRegisterCallback(NULL, NULL, &h), CUDA_ERROR_INVALID_VALUE);
+    OK(cuLogsRegisterCallback((CUlogsCallback)(uintptr_t)free, NULL, &h)); /* never called */
+    OK(cuLogsCurrent(&at, 0));
+    OK(cuLogsDumpToMemory(&at, text, &n, 0));
+    cr_assert(n == 0 && text[0] == 0 && at == 0);
+    OK(cuLogsUnregisterCallback(h));
+    FAILS(cuLogsUnregisterCallback(h), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Figures of the programming guide's table for compute capabilities 5.2 and 8.0. */
+static int shared_of(const char *preset, CUdevice_attribute a)
+{
+    int v = -1;
+    START("SIMGPU_PRESET", preset);
+    OK(cuDeviceGetAttribute(&v, a, 0));
+    return v;
+}
+Test(calls, shared_memory_of_maxwell)
+{
+    cr_assert_eq(shared_of("titanx-12g", CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
+                 49152);
+}
+Test(calls, shared_memory_of_ampere)
+{
+    cr_assert_eq(shared_of("a100-40g", CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
+                 163 * 1024);
+}
+
+/* A kernel that a compiler made: its time grows with threads and with the addresses it is given. */
+static float compiled_ms(CUfunction f, unsigned grid, CUdeviceptr a, CUdeviceptr b)
+{
+    CUevent from, to;
+    float ms = 0;
+    void *params[] = {&a, &b};
+    OK(cuEventCreate(&from, 0));
+    OK(cuEventCreate(&to, 0));
+    OK(cuCtxSynchronize());
+    OK(cuEventRecord(from, NULL));
+    OK(cuLaunchKernel(f, grid, 1, 1, 256, 1, 1, 0, NULL, params, NULL));
+    OK(cuEventRecord(to, NULL));
+    OK(cuEventSynchronize(to));
+    OK(cuEventElapsedTime(&ms, from, to));
+    return ms;
+}
+Test(calls, time_of_compiled_kernels)
+{
+    static const char ptx[] = ".version 7.0\n.target sm_52\n.address_size 64\n"
+                              ".visible .entry work(.param .u64 a, .param .u64 b)\n{\nret;\n}\n";
+    START("SIMGPU_PRESET", "titanx-12g");
+    CUmodule m;
+    CUfunction f;
+    CUdeviceptr d;
+    const unsigned grid = 65536;
+    OK(cuModuleLoadData(&m, ptx));
+    OK(cuModuleGetFunction(&f, m, "work"));
+    OK(cuMemAlloc(&d, 1 << 20));
+    float small = compiled_ms(f, 1, d, d), one = compiled_ms(f, grid, d, 5),
+          two = compiled_ms(f, grid, d, d);
+    double bytes = grid * 256.0 * 16, rate = 336e9 * 0.7; /* the preset's, generic kernels' share */
+    cr_assert_lt(small, 0.01f);
+    cr_assert_float_eq((double)two, 2 * bytes / rate * 1e3, 0.02, "%g ms", (double)two);
+    cr_assert_float_eq((double)(two - one), bytes / rate * 1e3, 0.02, "%g ms more", (double)(two - one));
+}

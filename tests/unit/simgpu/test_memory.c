@@ -365,3 +365,41 @@ Test(memory, batches_of_3d_copies)
     OK(cuMemcpy3D(&c));
     cr_assert_eq(memcmp(box, back, sizeof box), 0);
 }
+
+/* Timing mode: what is read from the device is zero, whatever the host memory held, rows with gaps included;
+ * large page-locked blocks are left alone. */
+Test(memory, results_without_contents_are_zero)
+{
+    START("SIMGPU_PRESET", "titanx-12g");
+    enum { N = 4096 };
+    CUdeviceptr d;
+    unsigned char *pageable = malloc(N), *locked, *own = malloc(N), *large;
+    OK(cuMemAlloc(&d, N));
+    OK(cuMemHostAlloc((void **)&locked, N, 0));
+    OK(cuMemHostAlloc((void **)&large, (size_t)65 << 20, 0));
+    OK(cuMemHostRegister(own, N, 0));
+    unsigned char *const all[] = {pageable, locked, own};
+    for (int i = 0; i < 3; i++) {
+        memset(all[i], 0xff, N);
+        OK(cuMemcpyDtoHAsync(all[i], d, N / 2, NULL));
+        OK(cuStreamSynchronize(NULL));
+        for (int k = 0; k < N; k++)
+            cr_assert_eq(all[i][k], k < N / 2 ? 0 : 0xff, "%d: byte %d", i, k);
+    }
+    CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = d,
+                          .srcPitch = 16,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = pageable,
+                          .dstPitch = 64,
+                          .WidthInBytes = 8,
+                          .Height = 4};
+    memset(pageable, 0xff, N);
+    OK(cuMemcpy2D(&rows));
+    for (int k = 0; k < 256; k++)
+        cr_assert_eq(pageable[k], k % 64 < 8 ? 0 : 0xff, "byte %d", k);
+    large[0] = 7;
+    OK(cuMemcpyDtoH(large, d, N));
+    cr_assert_eq(large[0], 7);
+    free(pageable);
+}
