@@ -113,6 +113,46 @@ static void beside(size_t g)
     DRV(cuMemRelease(h));
 }
 
+/* A graph over mapped memory: the memory goes, comes back under the same address, and the graph is launched
+ * again. What torch_memory_saver does between a pause and a resume. */
+static void paused(size_t g)
+{
+    CUmemAllocationProp prop = device_memory();
+    CUmemGenericAllocationHandle h;
+    CUdeviceptr va;
+    CUstream s;
+    CUgraph graph;
+    CUgraphExec exec;
+    uint32_t word = 0;
+    DRV(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    DRV(cuMemAddressReserve(&va, g, 0, 0, 0));
+    DRV(cuMemCreate(&h, g, &prop, 0));
+    DRV(cuMemMap(va, g, 0, h, 0));
+    allow(va, g);
+    DRV(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    DRV(cuMemsetD32Async(va, 5, g / 8, s));
+    DRV(cuMemcpyDtoDAsync(va + g / 2, va, g / 2, s));
+    DRV(cuStreamEndCapture(s, &graph));
+    DRV(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    for (int round = 0; round < 3; round++) {
+        DRV(cuGraphLaunch(exec, s));
+        DRV(cuStreamSynchronize(s));
+        DRV(cuMemcpyDtoH(&word, va + g - 4, 4));
+        printf("round %d of a graph: %d\n", round, word == 5);
+        DRV(cuMemUnmap(va, g)); /* pause */
+        DRV(cuMemRelease(h));
+        DRV(cuMemCreate(&h, g, &prop, 0)); /* resume */
+        DRV(cuMemMap(va, g, 0, h, 0));
+        allow(va, g);
+    }
+    DRV(cuGraphExecDestroy(exec));
+    DRV(cuGraphDestroy(graph));
+    DRV(cuMemUnmap(va, g));
+    DRV(cuMemRelease(h));
+    DRV(cuMemAddressFree(va, g));
+    DRV(cuStreamDestroy(s));
+}
+
 int main(void)
 {
     size_t g = 0;
@@ -126,6 +166,7 @@ int main(void)
     segments(g);
     rules(g);
     beside(g);
+    paused(g);
     DRV(cuDevicePrimaryCtxRelease(0));
     return 0;
 }
