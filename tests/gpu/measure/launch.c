@@ -12,19 +12,22 @@
 
 enum { ROUND = 200, ROUNDS = 60 };
 
-/* Launches of `f`, whose single parameter has `bytes`, filled with addresses of a live block (the dearest case
- * for whoever looks them up), or, for 0 bytes, of eight pointers. */
+/* Launches of `f`, whose single parameter has `bytes`, every third word the address of a block of its own (as
+ * optimizers name many tensors in one launch), or, for 0 bytes, of eight pointers. */
 static void time_launches(CUfunction f, size_t bytes, const char *name)
 {
-    CUdeviceptr block, p[8];
+    CUdeviceptr block, p[8]; /* 64 bits, as the words are */
     uint32_t number = 1;
     void *eight[] = {&p[0], &p[1], &p[2], &p[3], &p[4], &p[5], &p[6], &p[7], &number, &number, &number};
-    uint64_t *wide = calloc(1, bytes ? bytes : 8);
+    static uint64_t wide[BYTES_32K / 8];
     void *one[] = {wide};
     struct samples s = {0};
-    must(cu.MemAlloc(&block, 64 * MIB));
-    for (size_t i = 0; wide && i < bytes / 8; i++)
-        wide[i] = i % 3 ? i : block + i * 64; /* one word of three is an address */
+    must(cu.MemAlloc(&block, 8 * MIB));
+    for (size_t i = 0; i < bytes / 8; i++) {
+        wide[i] = i;
+        if (i % 3 == 0)
+            must(cu.MemAlloc((CUdeviceptr *)&wide[i], 4096));
+    }
     for (int i = 0; i < 8; i++)
         p[i] = block + (size_t)i * MIB;
     for (int round = 0; round < ROUNDS; round++) {
@@ -36,7 +39,8 @@ static void time_launches(CUfunction f, size_t bytes, const char *name)
     }
     report_samples(&s, "ns", "%s", name);
     must(cu.MemFree(block));
-    free(wide);
+    for (size_t i = 0; i < bytes / 8; i += 3)
+        must(cu.MemFree(wide[i]));
 }
 
 void step_launch(void)
