@@ -76,6 +76,7 @@ struct vm_block {
     uint32_t pins;         /* operations in progress          */
     uint32_t sticky;       /* reasons to stay resident for good */
     uint32_t plan_block;   /* index in the current plan, VM_NONE if it is not in it */
+    uint32_t named_at;     /* where the last operation that named it has it in its list */
     uint64_t touch_g, write_g, born_g;
     uint64_t fence_g; /* operations up to here may still use what lived in its place before */
     bool live, small, dead, kept, escaped, regenerating;

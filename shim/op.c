@@ -113,7 +113,9 @@ static struct vm_device *device_of_op(const struct vm_op *op)
     return op->nacc > 0 ? vm_devices[op->acc[0].device] : vm_device_default();
 }
 
-/* Finds each access's block, takes modes from the library call in progress, merges repeats. */
+/* Finds each access's block, takes modes from the library call in progress, merges repeats. An optimizer's
+ * launch may name a thousand blocks, so a block knows where it stands in the list: an entry that is there and
+ * names it is its own, whatever operation left the number (Briggs and Torczon's sparse sets, 1993). */
 static void resolve(struct vm_device *d, struct vm_op *op)
 {
     unsigned n = 0;
@@ -124,20 +126,18 @@ static void resolve(struct vm_device *d, struct vm_op *op)
         a.block = vm_block_find(d, a.addr);
         if (a.block == VM_NO)
             continue;
-        const struct vm_block *b = &d->blocks[a.block];
+        struct vm_block *b = &d->blocks[a.block];
         if (a.scanned)
             vm_libcall_mode(b->addr, b->size, a.addr, &a.mode, &a.role);
         else if ((a.mode & VM_TOTAL) && (a.addr != b->addr || a.bytes < b->size))
             a.mode &= (uint8_t)~VM_TOTAL;
-        unsigned k = 0;
-        while (k < n && op->acc[k].block != a.block)
-            k++;
-        if (k == n) {
+        if (b->named_at >= n || op->acc[b->named_at].block != a.block) {
+            b->named_at = n;
             op->acc[n++] = a;
             continue;
         }
         /* Read and overwritten by one operation: the old contents count. */
-        struct vm_op_access *o = &op->acc[k];
+        struct vm_op_access *o = &op->acc[b->named_at];
         bool total = (o->mode & VM_TOTAL) && (a.mode & VM_TOTAL);
         o->mode |= a.mode;
         if (!total)

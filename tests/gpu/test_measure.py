@@ -68,6 +68,11 @@ NONE = measure("host-numa", SIMGPU_HOST_NUMA=0, **REAL)
 check(value(NONE, "host-numa/create") != "CUDA_SUCCESS", "refused host-located memory is said to be")
 
 # Under libvmem.so the launches and allocations are served and nothing else changes.
-for STEP in ("launch", "malloc"):
-    check(measure(STEP, preload=True).keys() == FOUND[STEP].keys(), f"{STEP} under libvmem.so")
+SERVED = {step: measure(step, preload=True) for step in ("launch", "malloc")}
+for STEP, LINES in SERVED.items():
+    check(LINES.keys() == FOUND[STEP].keys(), f"{STEP} under libvmem.so")
+# Eight times as many blocks in one launch cost about eight times as much, not sixty-four times.
+GROWTH = (number(SERVED["launch"], "launch/32KB-of-parameters") /
+          number(SERVED["launch"], "launch/4KB-of-parameters"))
+check(GROWTH < 16, f"1,365 blocks cost {GROWTH:.0f} times what 167 do")
 finish()
