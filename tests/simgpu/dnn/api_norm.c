@@ -1,5 +1,19 @@
 /* Batch normalisation and local response normalisation. */
 #include "dnn.h"
+#include "legacy_graph.h"
+
+/* Half precision is computed for normalisation alone, alpha 1 and beta 0. */
+static cudnnStatus_t half_fits(const char *what, cudnnBatchNormOps_t ops, const void *alpha,
+                               const void *beta)
+{
+    if (ops != CUDNN_BATCHNORM_OPS_BN || sg_dnn_scalar(alpha) != 1.0f || sg_dnn_scalar(beta) != 0.0f) {
+        return sg_dnn_refuse(CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE,
+                             "%s: half precision with an activation, or with alpha and beta other than "
+                             "1 and 0",
+                             what);
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
 
 static cudnnStatus_t bn_shape(const char *what, cudnnBatchNormMode_t mode,
                               cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t param,
@@ -92,6 +106,23 @@ cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
     SG_NEED(!resultRunningMean == !resultRunningVariance &&
                 !resultSaveMean == !resultSaveInvVariance,
             "%s: of a mean and its variance one is null", __func__);
+    if (sg_half_call(xDesc)) {
+        SG_TRY(half_fits(__func__, bnOps, alpha, beta));
+        struct sg_half_bn call = {.x = xDesc,
+                                  .y = yDesc,
+                                  .param = bnScaleBiasMeanVarDesc,
+                                  .x_data = xData,
+                                  .y_data = yData,
+                                  .scale = bnScale,
+                                  .bias = bnBias,
+                                  .running_mean = resultRunningMean,
+                                  .running_var = resultRunningVariance,
+                                  .save_mean = resultSaveMean,
+                                  .save_invvar = resultSaveInvVariance,
+                                  .epsilon = epsilon,
+                                  .factor = exponentialAverageFactor};
+        return sg_half_bn_train(__func__, handle, &call);
+    }
     SG_TRY(bn_shape(__func__, mode, xDesc, bnScaleBiasMeanVarDesc, epsilon, &a.s));
     SG_TRY(bn_tensor(__func__, &a.s, yDesc, &a.s.y));
     SG_TRY(bn_ops(__func__, bnOps, activationDesc, &a.s));
@@ -139,6 +170,20 @@ cudnnStatus_t cudnnBatchNormalizationForwardInference(
     SG_NEED(handle && alpha && beta && x && y && bnScale && bnBias && estimatedMean &&
                 estimatedVariance,
             "%s: an argument is null", __func__);
+    if (sg_half_call(xDesc)) {
+        SG_TRY(half_fits(__func__, CUDNN_BATCHNORM_OPS_BN, alpha, beta));
+        struct sg_half_bn call = {.x = xDesc,
+                                  .y = yDesc,
+                                  .param = bnScaleBiasMeanVarDesc,
+                                  .x_data = x,
+                                  .y_data = y,
+                                  .scale = bnScale,
+                                  .bias = bnBias,
+                                  .mean = estimatedMean,
+                                  .var = estimatedVariance,
+                                  .epsilon = epsilon};
+        return sg_half_bn_infer(__func__, handle, &call);
+    }
     SG_TRY(bn_shape(__func__, mode, xDesc, bnScaleBiasMeanVarDesc, epsilon, &a.s));
     SG_TRY(bn_tensor(__func__, &a.s, yDesc, &a.s.y));
     a.s.alpha = sg_dnn_scalar(alpha);
@@ -173,6 +218,23 @@ cudnnStatus_t cudnnBatchNormalizationBackwardEx(
             "%s: an argument is null", __func__);
     SG_NEED(!savedMean == !savedInvVariance, "%s: of a mean and its variance one is null",
             __func__);
+    if (sg_half_call(xDesc)) {
+        SG_TRY(half_fits(__func__, bnOps, alphaDataDiff, betaDataDiff));
+        SG_TRY(half_fits(__func__, bnOps, alphaParamDiff, betaParamDiff));
+        struct sg_half_bn call = {.x = xDesc,
+                                  .y = dyDesc,
+                                  .param = dBnScaleBiasDesc,
+                                  .x_data = xData,
+                                  .dy_data = dyData,
+                                  .y_data = dxData,
+                                  .scale = bnScaleData,
+                                  .mean = savedMean,
+                                  .var = savedInvVariance,
+                                  .dscale = dBnScaleData,
+                                  .dbias = dBnBiasData,
+                                  .epsilon = epsilon};
+        return sg_half_bn_backward(__func__, handle, &call);
+    }
     SG_TRY(bn_shape(__func__, mode, xDesc, dBnScaleBiasDesc, epsilon, &a.s));
     SG_TRY(bn_tensor(__func__, &a.s, dyDesc, &a.s.dy));
     SG_TRY(bn_tensor(__func__, &a.s, dxDesc, &a.s.dx));
@@ -240,8 +302,12 @@ cudnnStatus_t cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
 {
     struct sg_tensor x;
     SG_NEED(sizeInBytes, "%s: the result pointer is null", __func__);
+    if (bnOps == CUDNN_BATCHNORM_OPS_BN) {
+        *sizeInBytes = 0;
+        return CUDNN_STATUS_SUCCESS;
+    }
     SG_TRY(sg_dnn_tensor(__func__, xDesc, &x));
-    *sizeInBytes = bnOps == CUDNN_BATCHNORM_OPS_BN ? 0 : sg_bn_reserve_bytes(&x);
+    *sizeInBytes = sg_bn_reserve_bytes(&x);
     return CUDNN_STATUS_SUCCESS;
 }
 

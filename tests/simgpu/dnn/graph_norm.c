@@ -70,7 +70,7 @@ static void update_running(const struct sg_graph_run *r, const struct sg_gnode *
     const float *old_mean = sg_run_data(r, n, SG_NF_IN_MEAN),
                 *old_var = sg_run_data(r, n, SG_NF_IN_VAR);
     float *new_mean = sg_run_data(r, n, SG_NF_OUT_MEAN), *new_var = sg_run_data(r, n, SG_NF_OUT_VAR);
-    double f = scalar(r, n, SG_NF_FACTOR, n->p[1]);
+    double f = scalar(r, n, SG_NF_FACTOR, 1);
     double unbiased = q->per_group > 1 ? q->per_group / (q->per_group - 1) : 1;
     for (int64_t k = 0; k < q->groups; k++) {
         if (new_mean) {
@@ -82,6 +82,23 @@ static void update_running(const struct sg_graph_run *r, const struct sg_gnode *
     }
 }
 
+/* Inference with means and inverse deviations, or with running means and variances. 1: it was. */
+static int given_moments(const struct sg_graph_run *r, const struct sg_gnode *n,
+                         const struct grouping *q, double *mean, double *inverse)
+{
+    const float *m = sg_run_data(r, n, SG_NF_MEAN), *i = sg_run_data(r, n, SG_NF_INVVAR),
+                *rm = sg_run_data(r, n, SG_NF_IN_MEAN), *rv = sg_run_data(r, n, SG_NF_IN_VAR);
+    if (n->phase == CUDNN_NORM_FWD_TRAINING || (!i && !rv)) {
+        return 0;
+    }
+    double epsilon = scalar(r, n, SG_NF_EPSILON, 0);
+    for (int64_t k = 0; k < q->groups; k++) {
+        mean[k] = i ? (m ? m[k] : 0) : rm ? rm[k] : 0;
+        inverse[k] = i ? i[k] : 1 / sqrt(rv[k] + epsilon);
+    }
+    return 1;
+}
+
 void sg_node_norm_forward(const struct sg_graph_run *r, const struct sg_gnode *n)
 {
     const struct sg_gtensor *tx = sg_run_tensor(r, n, SG_NF_X);
@@ -91,16 +108,15 @@ void sg_node_norm_forward(const struct sg_graph_run *r, const struct sg_gnode *n
     const float *x = sg_run_data(r, n, SG_NF_X), *scale = sg_run_data(r, n, SG_NF_SCALE),
                 *bias = sg_run_data(r, n, SG_NF_BIAS);
     float *save_mean = sg_run_data(r, n, SG_NF_MEAN), *save_inv = sg_run_data(r, n, SG_NF_INVVAR);
-    struct grouping q = grouping_of(tx, tm ? tm : sg_run_tensor(r, n, SG_NF_INVVAR), n->mode);
+    struct grouping q = grouping_of(tx, tm                         ? tm
+                                        : n->t[SG_NF_INVVAR] >= 0  ? sg_run_tensor(r, n, SG_NF_INVVAR)
+                                        : n->mode == CUDNN_BATCH_NORM ? tscale
+                                                                   : NULL,
+                                    n->mode);
     double *mean = sg_scratch(3 * (size_t)q.groups * sizeof *mean);
     double *variance = mean + q.groups, *inverse = variance + q.groups;
-    int given = n->phase == CUDNN_NORM_FWD_INFERENCE && save_inv;
-    for (int64_t k = 0; given && k < q.groups; k++) {
-        mean[k] = save_mean ? save_mean[k] : 0;
-        inverse[k] = save_inv[k];
-    }
-    if (!given) {
-        moments_of(&q, tx, x, n->mode, scalar(r, n, SG_NF_EPSILON, n->p[0]), mean, variance, inverse);
+    if (!given_moments(r, n, &q, mean, inverse)) {
+        moments_of(&q, tx, x, n->mode, scalar(r, n, SG_NF_EPSILON, 0), mean, variance, inverse);
     }
     if (n->phase == CUDNN_NORM_FWD_TRAINING) {
         for (int64_t k = 0; k < q.groups; k++) {
@@ -132,12 +148,16 @@ void sg_node_norm_backward(const struct sg_graph_run *r, const struct sg_gnode *
     const float *x = sg_run_data(r, n, SG_NB_X), *dy = sg_run_data(r, n, SG_NB_DY),
                 *scale = sg_run_data(r, n, SG_NB_SCALE), *sm = sg_run_data(r, n, SG_NB_MEAN),
                 *si = sg_run_data(r, n, SG_NB_INVVAR);
-    struct grouping q = grouping_of(tx, tm ? tm : sg_run_tensor(r, n, SG_NB_INVVAR), n->mode);
+    struct grouping q = grouping_of(tx, tm                            ? tm
+                                        : n->t[SG_NB_INVVAR] >= 0     ? sg_run_tensor(r, n, SG_NB_INVVAR)
+                                        : n->mode == CUDNN_BATCH_NORM ? tp
+                                                                      : NULL,
+                                    n->mode);
     int64_t count = sg_gtensor_count(tx), params = tp ? sg_gtensor_count(tp) : 0;
     double *mean = sg_scratch((5 * (size_t)q.groups + 2 * (size_t)params) * sizeof *mean);
     double *variance = mean + q.groups, *inverse = variance + q.groups, *g1 = inverse + q.groups,
            *g2 = g1 + q.groups, *dscale = g2 + q.groups, *dbias = dscale + params;
-    moments_of(&q, tx, x, n->mode, scalar(r, n, SG_NB_EPSILON, n->p[0]), mean, variance, inverse);
+    moments_of(&q, tx, x, n->mode, scalar(r, n, SG_NB_EPSILON, 0), mean, variance, inverse);
     for (int64_t k = 0; k < q.groups; k++) {
         mean[k] = sm ? sm[k] : mean[k];
         inverse[k] = si ? si[k] : inverse[k];
