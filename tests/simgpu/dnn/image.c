@@ -5,6 +5,7 @@
 #include "norm.h"
 #include "pool.h"
 #include "reduce.h"
+#include "rnn.h"
 #include "params.h"
 
 /* What follows the pointers is one structure by value. */

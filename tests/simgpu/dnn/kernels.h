@@ -83,7 +83,13 @@
     SG_GRAPH_ROW(GRAPH_NORM_BWD, "cudnn::graph::norm_bw")                                          \
     SG_GRAPH_ROW(GRAPH_RESAMPLE, "cudnn::graph::resample")                                         \
     SG_GRAPH_ROW(GRAPH_REDUCE, "cudnn::graph::reduce")                                             \
-    SG_GRAPH_ROW(GRAPH_POINTWISE, "cudnn::graph::pointwise")
+    SG_GRAPH_ROW(GRAPH_POINTWISE, "cudnn::graph::pointwise")                                       \
+    X(RNN_FWD, "cudnn::rnn::forward", sg_rnn_args, 16, sg_rnn_fwd_touches, sg_rnn_fwd_body,        \
+      sg_rnn_fwd_cost)                                                                             \
+    X(RNN_BWD_DATA, "cudnn::rnn::backward_data", sg_rnn_args, 16, sg_rnn_bwd_data_touches,         \
+      sg_rnn_bwd_data_body, sg_rnn_bwd_data_cost)                                                  \
+    X(RNN_BWD_WEIGHTS, "cudnn::rnn::backward_weights", sg_rnn_args, 16, sg_rnn_bwd_weights_touches,\
+      sg_rnn_bwd_weights_body, sg_rnn_bwd_weights_cost)
 
 enum sg_kernel_id {
 #define X(id, ...) SG_K_##id,

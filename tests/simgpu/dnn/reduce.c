@@ -173,18 +173,15 @@ void sg_dropout_init_cost(const struct simgpu_launch *l, struct simgpu_work *wor
                                  .kclass = SIMGPU_CLASS_ELEMENTWISE};
 }
 
-/* Draws the mask: bit i set = element i kept with probability 1 - rate. */
-static void draw_mask(const struct sg_dropout_args *a)
+void sg_dropout_draw(uint64_t states, float rate, int64_t n, unsigned char *mask)
 {
-    struct sg_dropout_state *s = (struct sg_dropout_state *)(uintptr_t)a->states;
-    unsigned char *mask = (unsigned char *)(uintptr_t)a->reserve;
-    int64_t n = sg_count(&a->tx);
-    memset(mask, 0, sg_dropout_reserve_bytes(&a->tx));
+    struct sg_dropout_state *s = (struct sg_dropout_state *)(uintptr_t)states;
+    memset(mask, 0, (size_t)(n + 7) / 8);
     for (int64_t i = 0; i < n; i++) {
         struct sg_dropout_state *stream = &s[i % SG_DROPOUT_STREAMS];
         uint64_t r = mix64(stream->key ^ (stream->counter + (uint64_t)(i / SG_DROPOUT_STREAMS)));
         float u = (float)(r >> 40) * 0x1p-24f;
-        if (u >= a->rate) {
+        if (u >= rate) {
             mask[i / 8] = (unsigned char)(mask[i / 8] | 1u << i % 8);
         }
     }
@@ -217,7 +214,8 @@ void sg_dropout_fwd_body(const struct simgpu_launch *l)
 {
     struct sg_dropout_args a;
     memcpy(&a, l->params, sizeof a);
-    draw_mask(&a);
+    memset((void *)(uintptr_t)a.reserve, 0, sg_dropout_reserve_bytes(&a.tx));
+    sg_dropout_draw(a.states, a.rate, sg_count(&a.tx), (unsigned char *)(uintptr_t)a.reserve);
     apply_mask(&a);
 }
 

@@ -32,6 +32,10 @@ struct sg_dropout_args {
     int32_t unused;
 };
 
+/* Draws the mask of n elements from the states at this host address, and advances them: bit i set =
+ * element i kept, with probability 1 - rate. Writes (n + 7) / 8 bytes. */
+void sg_dropout_draw(uint64_t states, float rate, int64_t n, unsigned char *mask);
+
 uint64_t sg_dropout_reserve_bytes(const struct sg_tensor *x);
 
 void sg_reduce_touches(const struct simgpu_launch *l, simgpu_touch_fn touch, void *ctx);
