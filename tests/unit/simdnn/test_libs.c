@@ -89,14 +89,14 @@ Test(libs, refusals_are_loud)
     char said[256] = {0};
     cr_assert_eq(pipe(ends), 0);
     dup2(ends[1], 2);
-    int (*rnn)(void) = get(open_library("libcudnn.so.9"), "cudnnRNNForward");
+    int (*rnn)(void) = get(open_library("libcudnn.so.9"), "cudnnMultiHeadAttnForward");
     int (*trsm)(void) = get(open_library("libcublas.so.13"), "cublasStrsm_v2");
     int dnn_status = rnn(), blas_status = trsm();
     dup2(keep, 2);
     cr_assert_gt(read(ends[0], said, sizeof said - 1), 0);
     cr_assert_eq(dnn_status, CUDNN_STATUS_NOT_SUPPORTED);
     cr_assert_eq(blas_status, CUBLAS_STATUS_NOT_SUPPORTED);
-    cr_assert(strstr(said, "cudnnRNNForward") && strstr(said, "cublasStrsm_v2"), "stderr had: %s",
+    cr_assert(strstr(said, "cudnnMultiHeadAttnForward") && strstr(said, "cublasStrsm_v2"), "stderr had: %s",
               said);
     close(ends[0]);
     close(ends[1]);
