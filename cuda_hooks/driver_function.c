@@ -157,10 +157,23 @@ static struct vm_function *ask(uintptr_t h, bool kernel, CUresult *error)
     const char *name = name_of(h, kernel);
     fn->name = strdup(name);
     fn->name_hash = hash_text(name);
+    int list = vm_torch_list_param(name);
+    for (uint32_t w = 0; w < fn->nwords; w++)
+        if ((int)fn->words[w].index == list && fn->words[w].skip == 0)
+            fn->list = vm_torch_list_of(name, fn->words[w].bytes);
+    if (strncmp(name, "_ZN2at", 6) == 0)
+        fn->numbers = calloc(fn->param_bytes / 8 + 1, sizeof *fn->numbers);
     if (fn->name)
         return fn;
     free(fn);
     return NULL;
+}
+
+static void forget(struct vm_function *fn)
+{
+    free(fn->numbers);
+    free(fn->name);
+    free(fn);
 }
 
 static bool same(const struct vm_function *a, const struct vm_function *b)
@@ -195,8 +208,7 @@ static const struct vm_function *learn(uintptr_t h)
     p = find(atomic_load_explicit(&current, memory_order_relaxed), h);
     struct vm_function *old = p ? atomic_load(&p->fn) : NULL;
     if (old && same(old, fn)) { /* another thread was first, or the handle came back unchanged */
-        free(fn->name);
-        free(fn);
+        forget(fn);
         fn = old;
         atomic_store(&p->stale, 0);
     } else if (p || (p = make_room(h))) {
@@ -205,8 +217,7 @@ static const struct vm_function *learn(uintptr_t h)
         atomic_store(&p->stale, 0);
         atomic_store_explicit(&p->key, h, memory_order_release);
     } else {
-        free(fn->name);
-        free(fn);
+        forget(fn);
         fn = NULL;
         vm_log(NO_ROOM, "a kernel launch");
     }
@@ -274,16 +285,67 @@ static const void *packed_buffer(void **extra, size_t *bytes)
     return buffer;
 }
 
-void vm_function_scan(struct vm_op *op, const struct vm_function *fn, void **params, void **extra)
+static void scan(struct vm_op *op, const void *words, size_t bytes)
+{
+    vm_op_scan(op, words, bytes);
+    vm_host_words(words, bytes);
+}
+
+/* No address of host or device: the processors' user space ends at 2^47, and what lies below 2^40 is no
+ * place where a driver or an allocator of a 64-bit process puts memory. */
+static bool cannot_be_address(CUdeviceptr word)
+{
+    return (word && word < (UINT64_C(1) << 40)) || word >> 47;
+}
+
+/* Words that may hold an address; *number stands for the first of them. */
+static void scan_learning(struct vm_op *op, const char *from, size_t bytes, atomic_uchar *number)
+{
+    for (size_t at = 0; at + 8 <= bytes; at += 8, number++) {
+        CUdeviceptr word;
+        memcpy(&word, from + at, sizeof word);
+        if (!word || atomic_load_explicit(number, memory_order_relaxed))
+            continue;
+        if (cannot_be_address(word))
+            atomic_store_explicit(number, 1, memory_order_relaxed);
+        else
+            scan(op, from + at, sizeof word);
+    }
+}
+
+/* Only the addresses in use. False: this launch passes no list of the kind after all. */
+static bool scan_list(struct vm_op *op, const struct vm_torch_list *l, const char *value,
+                      const unsigned grid[3])
+{
+    int used = vm_torch_list_used(l, value, grid);
+    if (used < 0)
+        return false;
+    for (unsigned row = 0; row < l->rows; row++)
+        scan(op, value + row * l->places * sizeof(CUdeviceptr), (size_t)used * sizeof(CUdeviceptr));
+    if (l->extra_at)
+        scan(op, value + l->extra_at, (size_t)used * sizeof(CUdeviceptr));
+    return true;
+}
+
+void vm_function_scan(struct vm_op *op, const struct vm_function *fn, const unsigned grid[3],
+                      void **params, void **extra)
 {
     if (params) {
+        size_t seen = 0;
         for (uint32_t i = 0; i < fn->nwords; i++) {
             const struct vm_param_words *w = &fn->words[i];
             const char *value = params[w->index];
+            size_t first = seen;
+            seen += w->bytes / 8;
             if (!value)
                 continue;
-            vm_op_scan(op, value + w->skip, w->bytes);
-            vm_host_words(value + w->skip, w->bytes);
+            if (fn->list.rows && fn->list.param == w->index &&
+                scan_list(op, &fn->list, value, grid))
+                continue;
+            if (fn->numbers)
+                scan_learning(op, value + w->skip, w->bytes, fn->numbers + first);
+            else
+                scan(op, value + w->skip, w->bytes);
         }
         return;
     }
@@ -291,8 +353,7 @@ void vm_function_scan(struct vm_op *op, const struct vm_function *fn, void **par
     const void *buffer = packed_buffer(extra, &bytes);
     if (!buffer)
         return;
-    vm_op_scan(op, buffer, bytes & ~(size_t)7);
-    vm_host_words(buffer, bytes);
+    scan(op, buffer, bytes & ~(size_t)7);
 }
 
 static void words_of(const void *from, size_t bytes, void (*each)(void *, CUdeviceptr), void *ctx)

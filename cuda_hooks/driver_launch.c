@@ -25,7 +25,7 @@ static bool describe(struct vm_op *op, const struct launch *l)
     vm_op_sign(op, (uint64_t)l->grid[2] << 32 | l->shared);
     vm_op_sign(op, (uint64_t)l->block[0] << 40 | (uint64_t)l->block[1] << 20 | l->block[2]);
     vm_op_sign(op, fn->param_bytes);
-    vm_function_scan(op, fn, l->params, l->extra);
+    vm_function_scan(op, fn, l->grid, l->params, l->extra);
     return true;
 }
 

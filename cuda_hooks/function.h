@@ -4,9 +4,12 @@
 #ifndef VM_HOOKS_FUNCTION_H
 #define VM_HOOKS_FUNCTION_H
 
+#include <stdatomic.h>
 #include <stdint.h>
+
 #include "vm_names.h"
 #include "runtime.h"
+#include "torch_lists.h"
 
 /* A parameter that can hold an address: aligned words from `skip` on, `bytes` of them in all. */
 struct vm_param_words {
@@ -15,11 +18,18 @@ struct vm_param_words {
     uint16_t bytes;
 };
 
+/* A kernel of PyTorch's own (at::...) gets structures by value that are in part never written (the
+ * unused dimensions of an OffsetCalculator): what lay on the caller's stack, now and then an address of
+ * an earlier launch. The type of a word is fixed by the kernel's, so a word that once held what cannot
+ * be an address never holds one, except in PyTorch's union of a random seed and, while a graph is
+ * captured, its address; what a graph names is looked at without this (vm_function_words). */
 struct vm_function {
     uint64_t name_hash; /* the same in every run */
     char *name;
     uint32_t param_bytes; /* size of the whole parameter block */
     uint32_t nwords;
+    struct vm_torch_list list;
+    atomic_uchar *numbers; /* one for each word: it holds no address; NULL: all may hold some */
     struct vm_param_words words[];
 };
 
@@ -28,7 +38,8 @@ struct vm_function {
 const struct vm_function *vm_function_of(CUfunction f);
 
 /* A launch's parameters, in either form, handed to vm_op_scan. */
-void vm_function_scan(struct vm_op *op, const struct vm_function *fn, void **params, void **extra);
+void vm_function_scan(struct vm_op *op, const struct vm_function *fn, const unsigned grid[3],
+                      void **params, void **extra);
 
 /* Calls `each` for every aligned word of a launch's parameters: for graph nodes. */
 void vm_function_words(CUfunction f, void **params, void **extra,
