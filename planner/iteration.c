@@ -372,6 +372,25 @@ static void add_access(struct vm_iteration *it, struct merging *m, uint32_t op, 
     it->accesses[it->naccesses++] = a;
 }
 
+/* An address of unknown direction that the op of the neighbouring repeat does not show, nor one of a
+ * block of that size: a parameter that happened to hold it (period_check.c). */
+static bool is_stale(const struct window *w, size_t j, struct vm_access a)
+{
+    size_t at = w->first_op + j;
+    if (w->whole || !(a.mode & VM_UNKNOWN))
+        return false;
+    at = at >= w->samples_from + w->nops ? at - w->nops : at + w->nops;
+    if (at >= w->samples_to)
+        return false;
+    const struct vm_event *e = &w->t->events[w->op_event[at]];
+    for (uint32_t k = 0; k < e->nacc; k++) {
+        uint32_t other = w->t->accesses[e->acc + k].block;
+        if (other == a.block || w->t->blocks[other].size == w->t->blocks[a.block].size)
+            return false;
+    }
+    return true;
+}
+
 /* The accesses of op j, those to older instances marked in `reserved`. An older instance that is
  * not in the window shows itself one period later, as the use of a block that was young in it. */
 static void add_accesses(const struct window *w, struct vm_iteration *it, struct merging *m,
@@ -382,6 +401,8 @@ static void add_accesses(const struct window *w, struct vm_iteration *it, struct
     const struct vm_event *e = &t->events[w->op_event[w->first_op + j]];
     for (uint32_t k = 0; k < e->nacc; k++) {
         struct vm_access a = t->accesses[e->acc + k];
+        if (is_stale(w, j, a))
+            continue;
         a.reserved = is_older(w, it, a.block);
         a.block = w->block_of[a.block];
         add_access(it, m, (uint32_t)j, a);

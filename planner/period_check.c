@@ -45,6 +45,31 @@ static bool corresponds(const struct vm_check *c, const struct vm_trace *t, size
     return c->blocks[now].birth > c->nops - 2 * p && t->blocks[now].size == t->blocks[before].size;
 }
 
+/* Parameters that a kernel was given but does not use may hold addresses of earlier work. They look
+ * like accesses of unknown direction and change from repeat to repeat: one op in so many may differ
+ * by them. */
+#define STALE_SHARE 64
+
+static bool nothing_typed(const struct vm_access *acc, uint32_t n)
+{
+    for (uint32_t k = 0; k < n; k++)
+        if (!(acc[k].mode & VM_UNKNOWN))
+            return false;
+    return true;
+}
+
+static bool same_accesses(const struct vm_check *c, const struct vm_trace *t, size_t p,
+                          const struct vm_event *before, const struct vm_event *now)
+{
+    const struct vm_access *old = t->accesses + before->acc, *acc = t->accesses + now->acc;
+    if (now->nacc != before->nacc)
+        return false;
+    for (uint32_t k = 0; k < now->nacc; k++)
+        if (!corresponds(c, t, p, old[k].block, acc[k].block))
+            return false;
+    return true;
+}
+
 static bool live_set_returns(const struct vm_check *c, size_t p)
 {
     const struct vm_seen_op *a = &c->ops[c->nops - p - 1], *b = &c->ops[c->nops - 1];
@@ -60,13 +85,14 @@ static bool look_at_op(struct vm_check *c, const struct vm_trace *t, size_t p, s
 {
     const struct vm_event *now = &t->events[c->ops[i].event];
     const struct vm_event *before = &t->events[c->ops[i - p].event];
-    if (now->nacc != before->nacc)
-        return false;
     const struct vm_access *acc = t->accesses + now->acc, *old = t->accesses + before->acc;
+    if (!same_accesses(c, t, p, before, now)) {
+        c->stale++;
+        return c->stale <= p / STALE_SHARE && nothing_typed(acc, now->nacc) &&
+               nothing_typed(old, before->nacc);
+    }
     c->op_epoch++;
     for (uint32_t k = 0; k < now->nacc; k++) {
-        if (!corresponds(c, t, p, old[k].block, acc[k].block))
-            return false;
         struct vm_seen_block *b = &c->blocks[acc[k].block];
         if (b->op_epoch != c->op_epoch) {
             b->op_epoch = c->op_epoch;
@@ -130,6 +156,7 @@ enum vm_verdict vm_check_repeat(struct vm_check *c, const struct vm_trace *t, si
 {
     size_t n = c->nops;
     c->epoch++;
+    c->stale = 0;
     for (size_t i = n - p; i < n; i++)
         if (!look_at_op(c, t, p, i))
             return VM_REPEAT_FOREIGN;

@@ -34,6 +34,7 @@ struct vm_check {
     struct vm_seen_block *blocks;
     size_t nblocks, cap_blocks;
     uint32_t epoch, op_epoch;
+    size_t stale; /* ops of this check whose accesses differ, all of them of unknown direction */
 };
 
 /* Compares the ops [n - p, n) with [n - 2p, n - p), whose signatures are equal; n = c->nops.

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MAX_LAYERS 8
 
@@ -49,8 +50,11 @@ static struct vm_access touch(uint32_t block, unsigned mode, unsigned role)
 }
 
 static void op(struct maker *m, unsigned kind, unsigned layer, const char *name, uint64_t size,
-               unsigned n, struct vm_access *acc)
+               unsigned n, const struct vm_access *named)
 {
+    struct vm_access acc[8];
+    assert(n < 8);
+    memcpy(acc, named, n * sizeof *acc);
     struct vm_event e = {.op_kind = (uint8_t)kind, .layer = (uint8_t)layer, .name = VM_NONE};
     size_t len = 0;
     while (name[len])
@@ -61,6 +65,8 @@ static void op(struct maker *m, unsigned kind, unsigned layer, const char *name,
         e.layer = VM_LAYER_NONE;
         for (unsigned i = 0; i < n; i++)
             acc[i] = touch(acc[i].block, VM_UNKNOWN, VM_ROLE_NONE);
+        if (m->p->stale && program_random(&m->random, m->p->stale) == 0)
+            acc[n++] = touch(m->w[program_random(&m->random, m->p->layers)], VM_UNKNOWN, 0);
     }
     e.sig = vm_hash64(size * 131 + e.name);
     e.dur_ns = 1000 + size / 100;

@@ -109,6 +109,20 @@ Test(period, untyped_programs_need_a_repeat_more)
 
 /* Untyped kernels between typed products make maps look like weights: a micro-batch may be believed
  * once, but the finder leaves it for good and ends with the iteration. */
+Test(period, stale_addresses_are_overlooked)
+{
+    for (unsigned seed = 1; seed <= 20; seed++) {
+        struct program p = {.layers = 8,
+                            .steps = 40,
+                            .accumulate = 1,
+                            .iterations = 6,
+                            .stale = 200,
+                            .seed = seed,
+                            .unknown_all = true};
+        expect_within(&p, 4);
+    }
+}
+
 Test(period, false_start_is_left_behind)
 {
     for (unsigned k = 2; k <= 12; k++) {
