@@ -1,0 +1,136 @@
+"""PyTorch's official wheel, unmodified, on the simulated A100 with 40 GiB.
+
+For each script of tests/frameworks: the largest batch alone (with PyTorch's caching allocator) and under
+libvmem.so, against what would be possible if only the largest launch had to fit; the predicted slowdown there;
+device bytes under `pool` at the largest batch that runs alone, against what PyTorch reserved and against what was
+alive at most; CPU time of an iteration at that batch against the time alone. Writes build/bench/pytorch.json."""
+import argparse
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import benchlib
+
+FRAMEWORKS = pathlib.Path(__file__).resolve().parents[1] / "frameworks"
+sys.path.insert(0, str(FRAMEWORKS))
+from wheel import Wheel, messages, peak_of  # noqa: E402
+
+# Arguments, and the batch from which the search for the largest begins.
+SCRIPTS = {"resnet50": ([], 128), "vgg16": ([], 128), "gpt2": ([], 8), "lstm": ([], 256), "unet": ([], 16)}
+# Pinned memory is the simulated machine's, which has what is asked for.
+ROOM = {"VMEM_HOST_BUDGET": "2TiB"}
+BARS = {"resnet50_batch_gain": (3, 1), "unet_batch_gain": (3, 1), "worst_gain_of_possible": (0.9, 1),
+        "worst_pool_over_reserved": (0, -1), "worst_over_max_live": (0.01, -1), "worst_cpu_ratio": (1.10, -1)}
+COLUMNS = [("script", "script", ""), ("native", "largest alone", "d"), ("with_us", "with us", "d"), ("gain", "gain", ".2f"),
+           ("possible", "possible", ".2f"), ("slowdown", "slowdown", ".3f"), ("reserved", "reserved B", ","),
+           ("pool", "pool B", ","), ("live", "most alive B", ","), ("cpu_alone", "CPU ms", ".1f"),
+           ("cpu_with_us", "with us", ".1f"), ("cpu_ratio", "ratio", ".3f")]
+
+
+def fits(name, args, batch, vmem):
+    """Does the script train with this batch? Three iterations: the first ones need the most."""
+    status, lines, _ = WHEEL.script(name, *args, "--batch", batch, "--iterations", 3, vmem=vmem, timeout=1200,
+                                    **(ROOM if vmem else {}))
+    out = "\n".join(lines)
+    if status != 0 and "out of memory" not in out and "CUBLAS_STATUS_ALLOC_FAILED" not in out:
+        sys.exit(f"pytorch: {name} with batch {batch}{' under libvmem' if vmem else ''}: {' | '.join(lines[-4:])}")
+    print(f"  {name} batch {batch}{' with us' if vmem else ''}: {'fits' if status == 0 else 'out of memory'}", flush=True)
+    return status == 0
+
+
+def largest(name, args, start, vmem, grain):
+    """The largest batch that fits, by doubling and bisection, to one part in `grain`."""
+    low, high = 0, start
+    while fits(name, args, high, vmem):
+        low, high = high, 2 * high
+    while low == 0:
+        high //= 2
+        if high == 0:
+            sys.exit(f"pytorch: {name} does not train with a single sample")
+        if fits(name, args, high, vmem):
+            low, high = high, 2 * high
+    while high - low > max(1, low // grain):
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(name, args, middle, vmem) else (low, middle)
+    return low
+
+
+def largest_launch(name, args, batch):
+    """Bytes of the blocks that one operation names at most, from a recording."""
+    with tempfile.TemporaryDirectory(prefix="vmem-bench-") as folder:
+        trace = pathlib.Path(folder, "t.jsonl")
+        run(name, args, batch, 3, VMEM_POLICY="none", VMEM_TRACE=trace)
+        size, most = {}, 0
+        with open(trace, encoding="utf-8") as f:
+            for line in f:
+                e = json.loads(line)
+                if e.get("ev") in ("alloc", "block"):
+                    size[e["id"]] = e["size"]
+                elif e.get("ev") == "op":
+                    most = max(most, sum(size[b] for b in {a[0] for a in e.get("acc", [])}))
+    return most
+
+
+def run(name, args, batch, iterations, **settings):
+    """A run under libvmem.so that must not fail."""
+    status, lines, stats = WHEEL.script(name, *args, "--batch", batch, "--iterations", iterations, vmem=True, timeout=1200,
+                                        **ROOM, **settings)
+    if status != 0:
+        sys.exit(f"pytorch: {name} with batch {batch}: {' | '.join(lines[-4:])}")
+    return lines, stats
+
+
+def median_of(lines, key, skip):
+    return benchlib.median([float(v) for v in re.findall(rf"^iter .* {key} (\S+)", "\n".join(lines), re.M)][skip:])
+
+
+def measure(name, args, start, grain):
+    native = largest(name, args, start, False, grain)
+    with_us = largest(name, args, 2 * native, True, grain)
+    # Alone and with us in turn, at the same batch.
+    _, alone, _ = WHEEL.script(name, *args, "--batch", native, "--iterations", 16)
+    same, _ = run(name, args, native, 16)
+    allocated, reserved = peak_of(alone)
+    pool, stats = run(name, args, native, 16, VMEM_POLICY="pool", VMEM_LOG="info")
+    live = messages(pool, 401)
+    if not live:
+        sys.exit(f"pytorch: {name}: no plan under pool")
+    most, _ = run(name, args, with_us, 10, VMEM_LOG="info")
+    plan = re.search(r"predicted (\d+) us against (\d+) us", messages(most, 401)[-1][1]) if messages(most, 401) else None
+    row = {"script": name, "native": native, "with_us": with_us, "gain": with_us / native,
+           "possible": allocated / largest_launch(name, args, native),
+           "slowdown": int(plan[1]) / int(plan[2]) if plan else float("nan"),
+           "reserved": reserved, "pool": stats["plan_device_bytes"], "live": stats["plan_live_bytes"],
+           "cpu_alone": median_of(alone, "cpu", 6), "cpu_with_us": median_of(same, "cpu", 6)}
+    row["cpu_ratio"] = row["cpu_with_us"] / row["cpu_alone"]
+    return row
+
+
+def figures_of(rows):
+    gain = {r["script"]: r["gain"] for r in rows}
+    return {"resnet50_batch_gain": gain.get("resnet50", 0.0), "unet_batch_gain": gain.get("unet", 0.0),
+            "worst_gain_of_possible": min(r["gain"] / r["possible"] for r in rows),
+            "worst_pool_over_reserved": max(r["pool"] / r["reserved"] - 1 for r in rows),
+            "worst_over_max_live": max(r["pool"] / r["live"] - 1 for r in rows),
+            "worst_cpu_ratio": max(r["cpu_ratio"] for r in rows), "scripts": len(rows)}
+
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--only", choices=SCRIPTS, help="one script")
+parser.add_argument("--grain", type=int, default=50, help="the largest batch to one part in so many")
+opt = parser.parse_args()
+PYTHON = os.environ.get("VMEM_PYTHON") or subprocess.run(
+    [FRAMEWORKS / "run.sh", "--print-python"], check=True, capture_output=True, text=True).stdout.strip()
+WHEEL = Wheel(PYTHON)
+ROWS = [measure(name, *SCRIPTS[name], opt.grain) for name in SCRIPTS if opt.only in (None, name)]
+benchlib.table(ROWS, COLUMNS)
+FIGURES = figures_of(ROWS)
+benchlib.write("pytorch", ROWS, FIGURES)
+MISSED = [f"{k} {FIGURES[k]:.3f} (bar {bar})" for k, (bar, sign) in BARS.items()
+          if not sign * FIGURES[k] >= sign * bar and opt.only is None]
+if MISSED:
+    sys.exit("pytorch: " + ", ".join(MISSED))

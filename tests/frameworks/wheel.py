@@ -1,0 +1,60 @@
+"""Running the scripts with a wheel's Python on the simulated GPU: what rows.py and tests/bench/pytorch.py share."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+
+import sim_env
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+BUILD = ROOT / os.environ.get("VMEM_BUILD_DIR", "build")
+SCRIPTS = HERE / "scripts"
+
+
+class Wheel:
+    """A Python that has torch and torchvision."""
+
+    def __init__(self, python):
+        self.python = str(python)
+        self.cuda = sim_env.cuda_major(self.python)
+
+    def launch(self, command, vmem=False, timeout=400, **settings):
+        """Exit status, and the lines of output and log in the order of writing."""
+        base = {k: v for k, v in os.environ.items() if not k.startswith(("VMEM_", "SIMGPU_", "PYTORCH_", "LD_"))}
+        base.update(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", SIMGPU_PRESET="a100-40g")
+        env = sim_env.environment(BUILD, self.cuda, vmem, base)
+        env.update({k: str(v) for k, v in settings.items()})
+        r = subprocess.run([self.python, *map(str, command)], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                           text=True, errors="replace", timeout=timeout)
+        return r.returncode, r.stdout.splitlines()
+
+    def script(self, name, *args, vmem=False, timeout=400, **settings):
+        """One of tests/frameworks/scripts; also libvmem's counters, {} where it was not there."""
+        with tempfile.TemporaryDirectory(prefix="vmem-wheel-") as folder:
+            stats = pathlib.Path(folder, "stats.json")
+            if vmem:
+                settings.setdefault("VMEM_STATS_FILE", stats)
+            status, lines = self.launch([SCRIPTS / f"{name}.py", "--device", "cuda", *args], vmem, timeout, **settings)
+            try:
+                return status, lines, json.loads(stats.read_text())
+            except (OSError, ValueError):
+                return status, lines, {}
+
+
+def peak_of(lines):
+    """Bytes that PyTorch had allocated and reserved at most; None if the script did not come to its end."""
+    found = re.search(r"^peak allocated (\d+) reserved (\d+)", "\n".join(lines), re.M)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def messages(lines, number):
+    """(iterations printed before it, the line) for each message of libvmem of this number."""
+    done, found = 0, []
+    for line in lines:
+        done += bool(re.match(r"iter \d", line))
+        if re.match(rf"libvmem\[\d+\] \w+ {number}:", line):
+            found.append((done, line))
+    return found
