@@ -30,7 +30,7 @@ STAND_INS = ["runtime/libcudart.so.{major}", "blas/libcublas.so.{major}", "blasl
 # Not built where the toolkit came without its headers; the real one then finds no driver that it knows.
 OPTIONAL = ["cupti"]
 # Folders that are searched.
-SEARCHED = ["driver"]
+SEARCHED = ["driver", "nvml"]
 
 
 def cuda_major(python):

@@ -55,13 +55,18 @@ SG_CALL(cuDeviceGetName, (char *name, int len, CUdevice dev), (name, len, dev))
     return CUDA_SUCCESS;
 }
 
+void sg_device_uuid(int ordinal, unsigned char uuid[16])
+{
+    memcpy(uuid, "simulated gpu 00", 16);
+    uuid[14] = (unsigned char)('0' + ordinal / 10);
+    uuid[15] = (unsigned char)('0' + ordinal % 10);
+}
+
 static CUresult uuid(CUuuid *out, CUdevice dev)
 {
     SG_CHECK(out, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(device_ok(dev), CUDA_ERROR_INVALID_DEVICE);
-    memcpy(out->bytes, "simulated gpu 00", sizeof out->bytes);
-    out->bytes[14] = (char)('0' + dev / 10);
-    out->bytes[15] = (char)('0' + dev % 10);
+    sg_device_uuid(dev, (unsigned char *)out->bytes);
     return CUDA_SUCCESS;
 }
 

@@ -58,11 +58,13 @@ SG_CALL(cuGetProcAddress_v2,
     return r == CUDA_ERROR_NOT_FOUND && status ? CUDA_SUCCESS : r;
 }
 
-/* The vendor's tables are its private contract; ours has the one that our CUPTI asks for. */
+/* The vendor's tables are its private contract; ours has those that our CUPTI and NVML ask for. */
 SG_CALL(cuGetExportTable, (const void **table, const CUuuid *id), (table, id))
 {
     SG_CHECK(table && id, CUDA_ERROR_INVALID_VALUE);
     const void *ours = sg_activity_table(id);
+    if (!ours)
+        ours = sg_card_table(id);
     SG_CHECK(ours, CUDA_ERROR_NOT_FOUND);
     *table = ours;
     return CUDA_SUCCESS;

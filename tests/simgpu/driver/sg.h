@@ -363,6 +363,8 @@ extern const char *const sg_names[SG_ID_COUNT];
 
 /* ---- devices (device.c) ---- */
 int sg_shared_limit(void); /* bytes of shared memory that one block may have */
+void sg_device_uuid(int ordinal, unsigned char uuid[16]);
+const void *sg_card_table(const CUuuid *id); /* card.c: NULL: not its id */
 
 /* ---- contexts (context.c) ---- */
 CUresult sg_current(struct sg_ctx **out); /* current context; its sticky error if it has one */
