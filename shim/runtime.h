@@ -117,6 +117,7 @@ void vm_rt_op_after(struct vm_op *op, CUresult result);
 
 /* A library call (cuDNN, cuBLAS) begins / ends on this thread: its launches take modes and roles
  * from it. Calls nest; only the outermost counts. The struct lives on the hook's stack. */
+#define VM_LIBCALL_ACCESSES 32 /* further ones are not described */
 struct vm_libcall {
     uint64_t sig;
     const char *name;
@@ -127,7 +128,7 @@ struct vm_libcall {
         CUdeviceptr addr;
         size_t bytes;
         uint8_t mode, role;
-    } acc[16];
+    } acc[VM_LIBCALL_ACCESSES];
     struct vm_libcall *outer;
     unsigned ops_seen;
 };

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes docs/hooks.md from cuda_hooks/hooks.def, cudnn.def, cublas.def and cupti.def.
+"""Makes docs/hooks.md from cuda_hooks/hooks.def, cudnn.def, cudnn_backend.def, cublas.def and cupti.def.
 
     gen_hooks.py HOOKS_DEF PAGE           writes the page
     gen_hooks.py --check HOOKS_DEF PAGE   fails when the page is not what would be written
@@ -11,7 +11,7 @@ import xmacro
 
 HEAD = """# Hooked functions
 
-<!-- Generated from cuda_hooks/hooks.def, cudnn.def, cublas.def and cupti.def by tools/gen_hooks.py. -->
+<!-- Generated from cuda_hooks/hooks.def, cudnn.def, cudnn_backend.def, cublas.def and cupti.def by tools/gen_hooks.py. -->
 
 libvmem.so exports every function of the CUDA driver. The ones below do something on the way; all
 others jump straight to the driver. A function is reached by its exported name or by `cuGetProcAddress`
@@ -66,6 +66,8 @@ def page(path):
     out += LIBRARIES
     for name, layer, *_ in xmacro.rows(os.path.join(folder, "cudnn.def"), "VM_CUDNN"):
         out += f"| `{name}` | cuDNN | {layer.lower()} |\n"
+    for name, purpose, *_ in xmacro.rows(os.path.join(folder, "cudnn_backend.def"), "VM_BE_CALL"):
+        out += f"| `{name}` | cuDNN | {purpose.strip(chr(34))} |\n"
     for family, layer in FAMILIES.items():
         for name, *_ in xmacro.rows(os.path.join(folder, "cublas.def"), family):
             out += f"| `{name}` | cuBLAS | {layer} |\n"

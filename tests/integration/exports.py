@@ -27,6 +27,7 @@ def imported(path):
 
 def watched_calls():
     names = {r[0] for r in xmacro.rows(ROOT / "cuda_hooks" / "cudnn.def", "VM_CUDNN")}
+    names |= {r[0] for r in xmacro.rows(ROOT / "cuda_hooks" / "cudnn_backend.def", "VM_BE_CALL")}
     text = xmacro.strip_comments((ROOT / "cuda_hooks" / "cublas.def").read_text())
     names |= {r[0] for r in xmacro.rows(ROOT / "cuda_hooks" / "cupti.def", "VM_CUPTI")}
     return names | set(re.findall(r"^VM_\w+\((cublas\w+)", text, re.M))

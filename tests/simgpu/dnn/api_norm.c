@@ -6,11 +6,13 @@
 static cudnnStatus_t half_fits(const char *what, cudnnBatchNormOps_t ops, const void *alpha,
                                const void *beta)
 {
-    if (ops != CUDNN_BATCHNORM_OPS_BN || sg_dnn_scalar(alpha) != 1.0f || sg_dnn_scalar(beta) != 0.0f) {
-        return sg_dnn_refuse(CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE,
-                             "%s: half precision with an activation, or with alpha and beta other than "
-                             "1 and 0",
-                             what);
+    if (ops != CUDNN_BATCHNORM_OPS_BN || sg_dnn_scalar(alpha) != 1.0f ||
+        sg_dnn_scalar(beta) != 0.0f) {
+        return sg_dnn_refuse(
+            CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE,
+            "%s: half precision with an activation, or with alpha and beta other than "
+            "1 and 0",
+            what);
     }
     return CUDNN_STATUS_SUCCESS;
 }

@@ -77,8 +77,8 @@ cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t rnnDesc, cudnnRNNAlg
     if (projSize != 0 && projSize != hiddenSize) {
         return refuse(__func__, "a projection of the state");
     }
-    *rnnDesc = (struct cudnnRNNStruct){1,         algo,     cellMode,  biasMode,   dirMode,
-                                       inputMode, dataType, mathPrec,  mathType,   inputSize,
+    *rnnDesc = (struct cudnnRNNStruct){1,          algo,     cellMode,  biasMode,    dirMode,
+                                       inputMode,  dataType, mathPrec,  mathType,    inputSize,
                                        hiddenSize, projSize, numLayers, dropoutDesc, auxFlags};
     return CUDNN_STATUS_SUCCESS;
 }
@@ -115,7 +115,8 @@ cudnnStatus_t cudnnGetRNNDescriptor_v8(cudnnRNNDescriptor_t d, cudnnRNNAlgo_t *a
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnBuildRNNDynamic(cudnnHandle_t handle, cudnnRNNDescriptor_t rnnDesc, int miniBatch)
+cudnnStatus_t cudnnBuildRNNDynamic(cudnnHandle_t handle, cudnnRNNDescriptor_t rnnDesc,
+                                   int miniBatch)
 {
     SG_NEED(handle && rnnDesc && rnnDesc->set && miniBatch > 0, "%s: a bad argument", __func__);
     return CUDNN_STATUS_SUCCESS; /* nothing is compiled for a batch */
@@ -167,12 +168,14 @@ cudnnStatus_t cudnnSetRNNDataDescriptor(cudnnRNNDataDescriptor_t d, cudnnDataTyp
     }
     memcpy(lengths, seqLengthArray, (size_t)batchSize * sizeof *lengths);
     free(d->lengths);
-    double fill = !paddingFill                      ? 0
-                  : dataType == CUDNN_DATA_FLOAT    ? (double)*(const float *)paddingFill
-                  : dataType == CUDNN_DATA_DOUBLE   ? *(const double *)paddingFill
-                  : dataType == CUDNN_DATA_BFLOAT16 ? (double)sg_from_bfloat(*(const uint16_t *)paddingFill)
-                                                    : (double)sg_from_half(*(const uint16_t *)paddingFill);
-    *d = (struct cudnnRNNDataStruct){dataType, layout, maxSeqLength, batchSize, vectorSize, lengths, fill};
+    double fill = !paddingFill                    ? 0
+                  : dataType == CUDNN_DATA_FLOAT  ? (double)*(const float *)paddingFill
+                  : dataType == CUDNN_DATA_DOUBLE ? *(const double *)paddingFill
+                  : dataType == CUDNN_DATA_BFLOAT16
+                      ? (double)sg_from_bfloat(*(const uint16_t *)paddingFill)
+                      : (double)sg_from_half(*(const uint16_t *)paddingFill);
+    *d = (struct cudnnRNNDataStruct){dataType,   layout,  maxSeqLength, batchSize,
+                                     vectorSize, lengths, fill};
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -202,27 +205,29 @@ cudnnStatus_t cudnnGetRNNDataDescriptor(cudnnRNNDataDescriptor_t d, cudnnDataTyp
 static cudnnStatus_t layer_shape(const char *what, cudnnRNNDescriptor_t d, struct sg_rnn_shape *s)
 {
     SG_NEED(d && d->set, "%s: the descriptor is null or was never set", what);
-    *s = (struct sg_rnn_shape){
-        .mode = (int32_t)d->mode,
-        .layers = d->layers,
-        .directions = d->direction == CUDNN_BIDIRECTIONAL ? 2 : 1,
-        .input = d->input,
-        .hidden = d->hidden,
-        .type = (int32_t)d->type,
-        .biases = d->bias == CUDNN_RNN_NO_BIAS ? 0 : d->bias == CUDNN_RNN_DOUBLE_BIAS ? 2 : 1,
-        .recurrent_bias = d->bias == CUDNN_RNN_SINGLE_REC_BIAS,
-        .rate = d->dropout && d->layers > 1 ? d->dropout->rate : 0.0f,
-        .lengths = SG_RNN_UNIFORM,
-        .speed = 1};
+    *s = (struct sg_rnn_shape){.mode = (int32_t)d->mode,
+                               .layers = d->layers,
+                               .directions = d->direction == CUDNN_BIDIRECTIONAL ? 2 : 1,
+                               .input = d->input,
+                               .hidden = d->hidden,
+                               .type = (int32_t)d->type,
+                               .biases = d->bias == CUDNN_RNN_NO_BIAS       ? 0
+                                         : d->bias == CUDNN_RNN_DOUBLE_BIAS ? 2
+                                                                            : 1,
+                               .recurrent_bias = d->bias == CUDNN_RNN_SINGLE_REC_BIAS,
+                               .rate = d->dropout && d->layers > 1 ? d->dropout->rate : 0.0f,
+                               .lengths = SG_RNN_UNIFORM,
+                               .speed = 1};
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t data_shape(const char *what, cudnnRNNDescriptor_t d, cudnnRNNDataDescriptor_t x,
-                                struct sg_rnn_shape *s)
+static cudnnStatus_t data_shape(const char *what, cudnnRNNDescriptor_t d,
+                                cudnnRNNDataDescriptor_t x, struct sg_rnn_shape *s)
 {
     SG_TRY(layer_shape(what, d, s));
     SG_NEED(x && x->lengths && x->width == s->input && x->type == d->type,
-            "%s: the input descriptor was never set, or has another width or type than the layer", what);
+            "%s: the input descriptor was never set, or has another width or type than the layer",
+            what);
     s->steps = x->steps;
     s->batch = x->batch;
     s->x_layout = (int32_t)x->layout;
@@ -258,7 +263,8 @@ cudnnStatus_t cudnnGetRNNWeightSpaceSize(cudnnHandle_t handle, cudnnRNNDescripto
 }
 
 /* One matrix or bias as a tensor of three dimensions; none: all zero, as the header says. */
-static void part_desc(cudnnTensorDescriptor_t d, cudnnDataType_t type, int64_t rows, int64_t columns)
+static void part_desc(cudnnTensorDescriptor_t d, cudnnDataType_t type, int64_t rows,
+                      int64_t columns)
 {
     if (!d) {
         return;
@@ -317,7 +323,8 @@ static cudnnStatus_t prepare(const char *what, cudnnHandle_t h, struct sg_rnn_ar
 {
     struct sg_rnn_shape *s = &a->s;
     size_t weights = (size_t)sg_rnn_weight_count(s) * sg_dnn_type_bytes((cudnnDataType_t)s->type);
-    SG_NEED(h && a->weights && weight_bytes >= weights, "%s: the weights need %zu bytes", what, weights);
+    SG_NEED(h && a->weights && weight_bytes >= weights, "%s: the weights need %zu bytes", what,
+            weights);
     if (work_bytes < s->workspace_bytes || !work) {
         return sg_dnn_refuse(CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT,
                              "%s: the workspace needs %llu bytes", what,
@@ -334,7 +341,8 @@ static cudnnStatus_t prepare(const char *what, cudnnHandle_t h, struct sg_rnn_ar
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t output_shape(const char *what, cudnnRNNDataDescriptor_t y, struct sg_rnn_shape *s)
+static cudnnStatus_t output_shape(const char *what, cudnnRNNDataDescriptor_t y,
+                                  struct sg_rnn_shape *s)
 {
     SG_NEED(y && y->lengths && y->steps == s->steps && y->batch == s->batch &&
                 y->width == s->hidden * s->directions && (int)y->type == s->type,
@@ -347,14 +355,17 @@ static cudnnStatus_t output_shape(const char *what, cudnnRNNDataDescriptor_t y, 
 cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t rnnDesc,
                               cudnnForwardMode_t fwdMode, const int32_t devSeqLengths[],
                               cudnnRNNDataDescriptor_t xDesc, const void *x,
-                              cudnnRNNDataDescriptor_t yDesc, void *y, cudnnTensorDescriptor_t hDesc,
-                              const void *hx, void *hy, cudnnTensorDescriptor_t cDesc,
-                              const void *cx, void *cy, size_t weightSpaceSize,
-                              const void *weightSpace, size_t workSpaceSize, void *workSpace,
-                              size_t reserveSpaceSize, void *reserveSpace)
+                              cudnnRNNDataDescriptor_t yDesc, void *y,
+                              cudnnTensorDescriptor_t hDesc, const void *hx, void *hy,
+                              cudnnTensorDescriptor_t cDesc, const void *cx, void *cy,
+                              size_t weightSpaceSize, const void *weightSpace, size_t workSpaceSize,
+                              void *workSpace, size_t reserveSpaceSize, void *reserveSpace)
 {
-    struct sg_rnn_args a = {.x = sg_dnn_addr(x), .y = sg_dnn_addr(y), .hx = sg_dnn_addr(hx),
-                            .hy = sg_dnn_addr(hy), .weights = sg_dnn_addr(weightSpace)};
+    struct sg_rnn_args a = {.x = sg_dnn_addr(x),
+                            .y = sg_dnn_addr(y),
+                            .hx = sg_dnn_addr(hx),
+                            .hy = sg_dnn_addr(hy),
+                            .weights = sg_dnn_addr(weightSpace)};
     SG_NEED(x && y, "%s: an argument is null", __func__);
     SG_TRY(data_shape(__func__, rnnDesc, xDesc, &a.s));
     SG_TRY(output_shape(__func__, yDesc, &a.s));
@@ -367,21 +378,26 @@ cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t rnnDesc
         SG_NEED(rnnDesc->dropout->states, "%s: the dropout descriptor has no states", __func__);
         a.states = sg_dnn_addr(rnnDesc->dropout->states);
     }
-    SG_TRY(prepare(__func__, handle, &a, weightSpaceSize, workSpaceSize, workSpace, reserveSpaceSize,
-                   reserveSpace));
+    SG_TRY(prepare(__func__, handle, &a, weightSpaceSize, workSpaceSize, workSpace,
+                   reserveSpaceSize, reserveSpace));
     return sg_dnn_launch(handle, SG_K_RNN_FWD, &a, threads(&a.s));
 }
 
-cudnnStatus_t cudnnRNNBackwardData_v8(
-    cudnnHandle_t handle, cudnnRNNDescriptor_t rnnDesc, const int32_t devSeqLengths[],
-    cudnnRNNDataDescriptor_t yDesc, const void *y, const void *dy, cudnnRNNDataDescriptor_t xDesc,
-    void *dx, cudnnTensorDescriptor_t hDesc, const void *hx, const void *dhy, void *dhx,
-    cudnnTensorDescriptor_t cDesc, const void *cx, const void *dcy, void *dcx, size_t weightSpaceSize,
-    const void *weightSpace, size_t workSpaceSize, void *workSpace, size_t reserveSpaceSize,
-    void *reserveSpace)
+cudnnStatus_t cudnnRNNBackwardData_v8(cudnnHandle_t handle, cudnnRNNDescriptor_t rnnDesc,
+                                      const int32_t devSeqLengths[], cudnnRNNDataDescriptor_t yDesc,
+                                      const void *y, const void *dy, cudnnRNNDataDescriptor_t xDesc,
+                                      void *dx, cudnnTensorDescriptor_t hDesc, const void *hx,
+                                      const void *dhy, void *dhx, cudnnTensorDescriptor_t cDesc,
+                                      const void *cx, const void *dcy, void *dcx,
+                                      size_t weightSpaceSize, const void *weightSpace,
+                                      size_t workSpaceSize, void *workSpace,
+                                      size_t reserveSpaceSize, void *reserveSpace)
 {
-    struct sg_rnn_args a = {.dy = sg_dnn_addr(dy), .dx = sg_dnn_addr(dx), .hx = sg_dnn_addr(hx),
-                            .dhy = sg_dnn_addr(dhy), .dhx = sg_dnn_addr(dhx),
+    struct sg_rnn_args a = {.dy = sg_dnn_addr(dy),
+                            .dx = sg_dnn_addr(dx),
+                            .hx = sg_dnn_addr(hx),
+                            .dhy = sg_dnn_addr(dhy),
+                            .dhx = sg_dnn_addr(dhx),
                             .weights = sg_dnn_addr(weightSpace)};
     SG_NEED(dy && dx, "%s: an argument is null", __func__);
     SG_TRY(data_shape(__func__, rnnDesc, xDesc, &a.s));
@@ -392,8 +408,8 @@ cudnnStatus_t cudnnRNNBackwardData_v8(
         a.dcy = sg_dnn_addr(dcy);
         a.dcx = sg_dnn_addr(dcx);
     }
-    SG_TRY(prepare(__func__, handle, &a, weightSpaceSize, workSpaceSize, workSpace, reserveSpaceSize,
-                   reserveSpace));
+    SG_TRY(prepare(__func__, handle, &a, weightSpaceSize, workSpaceSize, workSpace,
+                   reserveSpaceSize, reserveSpace));
     return sg_dnn_launch(handle, SG_K_RNN_BWD_DATA, &a, threads(&a.s));
 }
 
@@ -406,8 +422,8 @@ cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t handle, cudnnRNNDescripto
                                          size_t workSpaceSize, void *workSpace,
                                          size_t reserveSpaceSize, void *reserveSpace)
 {
-    struct sg_rnn_args a = {.x = sg_dnn_addr(x), .hx = sg_dnn_addr(hx),
-                            .weights = sg_dnn_addr(dweightSpace)};
+    struct sg_rnn_args a = {
+        .x = sg_dnn_addr(x), .hx = sg_dnn_addr(hx), .weights = sg_dnn_addr(dweightSpace)};
     SG_NEED(x, "%s: an argument is null", __func__);
     if (addGrad != CUDNN_WGRAD_MODE_ADD) {
         return refuse(__func__, "CUDNN_WGRAD_MODE_SET");
@@ -415,7 +431,7 @@ cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t handle, cudnnRNNDescripto
     SG_TRY(data_shape(__func__, rnnDesc, xDesc, &a.s));
     SG_TRY(output_shape(__func__, yDesc, &a.s));
     a.s.training = 1;
-    SG_TRY(prepare(__func__, handle, &a, weightSpaceSize, workSpaceSize, workSpace, reserveSpaceSize,
-                   reserveSpace));
+    SG_TRY(prepare(__func__, handle, &a, weightSpaceSize, workSpaceSize, workSpace,
+                   reserveSpaceSize, reserveSpace));
     return sg_dnn_launch(handle, SG_K_RNN_BWD_WEIGHTS, &a, threads(&a.s));
 }

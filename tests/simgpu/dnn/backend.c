@@ -89,14 +89,15 @@ static cudnnStatus_t find_row(const char *what, const struct sg_object *o, int n
     const struct sg_attr_row *row = sg_attr_row(o->kind, name);
     SG_NEED(row, "%s: %s has no attribute %d", what, sg_kind_text(o->kind), name);
     if (!type_fits(row, type)) {
-        return sg_dnn_refuse(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "%s: %s is not of type %d", what,
-                             row->text, type);
+        return sg_dnn_refuse(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "%s: %s is not of type %d",
+                             what, row->text, type);
     }
     *out = row;
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* The objects behind `count` descriptors, each held; NULL: a null or an unfinished one among them. */
+/* The objects behind `count` descriptors, each held; NULL: a null or an unfinished one among them.
+ */
 static struct sg_object **hold_all(int64_t count, const void *descriptors)
 {
     struct sg_descriptor *const *d = descriptors;
@@ -221,9 +222,10 @@ static cudnnStatus_t give_objects(int64_t count, struct sg_object *const *object
 {
     struct sg_descriptor **into = array;
     for (int64_t i = 0; i < count; i++) {
-        SG_NEED(into[i] && into[i]->o->kind == objects[i]->kind,
-                "cudnnBackendGetAttribute: descriptor %lld of the array is none to be filled with %s",
-                (long long)i, sg_kind_text(objects[i]->kind));
+        SG_NEED(
+            into[i] && into[i]->o->kind == objects[i]->kind,
+            "cudnnBackendGetAttribute: descriptor %lld of the array is none to be filled with %s",
+            (long long)i, sg_kind_text(objects[i]->kind));
         struct sg_object *old = into[i]->o;
         into[i]->o = sg_object_hold(objects[i]);
         sg_object_drop(old);
@@ -264,7 +266,8 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor
     } else if (!default_of(row->name, &a) && row->max == 1) {
         return sg_dnn_refuse(CUDNN_STATUS_BAD_PARAM, "%s: %s was not set", __func__, row->text);
     }
-    int64_t n = arrayOfElements && requestedElementCount < a.count ? requestedElementCount : a.count;
+    int64_t n =
+        arrayOfElements && requestedElementCount < a.count ? requestedElementCount : a.count;
     if (arrayOfElements && n > 0) {
         if (attributeType == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
             SG_TRY(give_objects(n, a.data, arrayOfElements));
@@ -347,12 +350,14 @@ static cudnnStatus_t pointer_of(const struct sg_object *pack, int64_t uid, void 
     for (int64_t i = 0; uids && i < uids->count; i++) {
         if (((const int64_t *)uids->data)[i] == uid) {
             *out = ((void *const *)pointers->data)[i];
-            SG_NEED(*out, "cudnnBackendExecute: the pointer of tensor %lld is null", (long long)uid);
+            SG_NEED(*out, "cudnnBackendExecute: the pointer of tensor %lld is null",
+                    (long long)uid);
             return CUDNN_STATUS_SUCCESS;
         }
     }
     return sg_dnn_refuse(CUDNN_STATUS_BAD_PARAM,
-                         "cudnnBackendExecute: the variant pack has no tensor %lld", (long long)uid);
+                         "cudnnBackendExecute: the variant pack has no tensor %lld",
+                         (long long)uid);
 }
 
 static cudnnStatus_t words_of(const struct sg_graph *g, const struct sg_object *pack,

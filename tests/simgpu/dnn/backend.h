@@ -2,8 +2,8 @@
  *
  * A cudnnBackendDescriptor_t is a struct sg_descriptor, which holds one reference to an object. A
  * finalized object never changes, so that descriptors that a program made for an answer
- * (cudnnBackendGetAttribute) share the answering object. Statuses are those that cuDNN 9.26 gave for
- * the same calls; what it documents otherwise is the header's.
+ * (cudnnBackendGetAttribute) share the answering object. Statuses are those that cuDNN 9.26 gave
+ * for the same calls; what it documents otherwise is the header's.
  *
  * Thread-safety: as cuDNN's; finalized objects may be used by several threads.
  */
@@ -45,11 +45,11 @@ struct sg_object {
     int nattrs;
     struct sg_attr *attrs;
     /* made by Finalize */
-    struct sg_graph *graph;      /* operation graphs; engines and all that follows: with its engine */
-    char *why;                   /* operation graphs: why no engine computes it; NULL if one does */
-    struct sg_object **results;  /* heuristics */
+    struct sg_graph *graph; /* operation graphs; engines and all that follows: with its engine */
+    char *why;              /* operation graphs: why no engine computes it; NULL if one does */
+    struct sg_object **results; /* heuristics */
     int nresults;
-    int64_t number;              /* plans: of the kept graph */
+    int64_t number; /* plans: of the kept graph */
 };
 
 struct sg_descriptor {
@@ -62,8 +62,8 @@ void sg_object_drop(struct sg_object *o);
 
 /* The row of an attribute, NULL where the kind has no such attribute. */
 const struct sg_attr_row *sg_attr_row(int kind, int name);
-/* The first row of a kind (rows of one kind are neighbours, the last one has kind -1); NULL where the
- * kind is not supported. */
+/* The first row of a kind (rows of one kind are neighbours, the last one has kind -1); NULL where
+ * the kind is not supported. */
 const struct sg_attr_row *sg_attr_rows(int kind);
 /* "CUDNN_BACKEND_..." */
 const char *sg_kind_text(int kind);
@@ -82,11 +82,12 @@ cudnnStatus_t sg_operation_check(const struct sg_object *o);
 /* Builds o->graph, or says in o->why what is not computed. */
 cudnnStatus_t sg_operation_graph_finish(struct sg_object *o);
 
-/* Engines of a graph: their number; g with that engine and its workspace, NULL where the engine does
- * not support it. */
+/* Engines of a graph: their number; g with that engine and its workspace, NULL where the engine
+ * does not support it. */
 int sg_engine_count(const struct sg_graph *g);
 struct sg_graph *sg_engine_graph(const struct sg_graph *g, int index);
-/* Notes (cudnnBackendNumericalNote_t, cudnnBackendBehaviorNote_t) into out, at most 8; their number. */
+/* Notes (cudnnBackendNumericalNote_t, cudnnBackendBehaviorNote_t) into out, at most 8; their
+ * number. */
 int sg_engine_numerical_notes(const struct sg_graph *g, int32_t out[8]);
 int sg_engine_behavior_notes(const struct sg_graph *g, int32_t out[8]);
 cudnnStatus_t sg_engine_finish(struct sg_object *o);

@@ -153,7 +153,8 @@ double sg_attr_number(const struct sg_object *o, int name, double otherwise)
     if (!a || a->count < 1) {
         return otherwise;
     }
-    return a->type == CUDNN_TYPE_DOUBLE ? *(const double *)a->data : (double)*(const float *)a->data;
+    return a->type == CUDNN_TYPE_DOUBLE ? *(const double *)a->data
+                                        : (double)*(const float *)a->data;
 }
 
 struct sg_object *sg_attr_object(const struct sg_object *o, int name, int64_t at)

@@ -35,7 +35,8 @@ int sg_engine_count(const struct sg_graph *g)
 /* The algorithms that multiply matrices are the ones that come fused, or in half precision. */
 static int is_product(enum sg_conv_dir dir, int algo)
 {
-    return algo <= 1 || (dir == SG_CONV_BWD_FILTER && algo == 3) || (dir == SG_CONV_FWD && algo == 2);
+    return algo <= 1 || (dir == SG_CONV_BWD_FILTER && algo == 3) ||
+           (dir == SG_CONV_FWD && algo == 2);
 }
 
 struct sg_graph *sg_engine_graph(const struct sg_graph *g, int index)
@@ -53,7 +54,8 @@ struct sg_graph *sg_engine_graph(const struct sg_graph *g, int index)
         workspace = m.workspace_bytes;
     } else if (index != 0) {
         return NULL;
-    } else if (products_of(g) > 3) { /* attention's gradients: sums in single precision beside them */
+    } else if (products_of(g) >
+               3) { /* attention's gradients: sums in single precision beside them */
         for (uint32_t i = 0; i < g->ntensors; i++) {
             const struct sg_gtensor *t = &g->tensors[i];
             workspace += t->slot >= 0 && t->ndims == 4 ? (uint64_t)sg_gtensor_count(t) : 0;
@@ -221,7 +223,8 @@ cudnnStatus_t sg_plan_finish(struct sg_object *o)
             "cudnnBackendFinalize: CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG is none");
     o->graph = sg_graph_copy(config->graph);
     o->number = o->graph ? sg_graph_keep(o->graph) : -1;
-    return o->number >= 0 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+    return o->number >= 0 ? CUDNN_STATUS_SUCCESS
+                          : CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
 }
 
 /* ---- launch ---- */

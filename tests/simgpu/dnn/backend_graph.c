@@ -43,7 +43,8 @@ int sg_build_virtual(struct sg_build *b, int ndims, const int64_t *dim)
 }
 
 /* What we do not compute of a tensor; NULL: nothing. */
-static const char *tensor_limit(const struct sg_object *o, const struct sg_gtensor *t, int is_virtual)
+static const char *tensor_limit(const struct sg_object *o, const struct sg_gtensor *t,
+                                int is_virtual)
 {
     int64_t last = 0;
     for (int d = 0; d < t->ndims; d++) {
@@ -123,7 +124,8 @@ static const struct sg_gtensor *at(const struct sg_build *b, const struct sg_gno
 }
 
 /* Integers of a descriptor's array into a node's; fractions must be whole numbers. */
-static int array_of(struct sg_build *b, const struct sg_object *o, int name, int32_t out[SG_GRAPH_DIMS])
+static int array_of(struct sg_build *b, const struct sg_object *o, int name,
+                    int32_t out[SG_GRAPH_DIMS])
 {
     const struct sg_attr *a = sg_attr_find(o, name);
     for (int64_t i = 0; a && i < a->count && i < SG_GRAPH_DIMS; i++) {
@@ -232,7 +234,8 @@ static int resample_node(struct sg_build *b, const struct sg_object *o, int forw
         n->mode != CUDNN_RESAMPLE_AVGPOOL_EXCLUDE_PADDING) {
         return sg_build_refuse(b, "resampling mode %d", n->mode);
     }
-    if (!forward && n->mode == CUDNN_RESAMPLE_MAXPOOL && n->t[SG_RB_INDEX] < 0 && n->t[SG_RB_X] < 0) {
+    if (!forward && n->mode == CUDNN_RESAMPLE_MAXPOOL && n->t[SG_RB_INDEX] < 0 &&
+        n->t[SG_RB_X] < 0) {
         return sg_build_refuse(b, "the gradient of a maximum without index or input");
     }
     if (array_of(b, w, CUDNN_ATTR_RESAMPLE_PRE_PADDINGS, n->pre) < 0 ||
@@ -247,7 +250,8 @@ static int resample_node(struct sg_build *b, const struct sg_object *o, int forw
 static int rng_node(const struct sg_object *o, struct sg_gnode *n)
 {
     const struct sg_object *d = sg_attr_object(o, CUDNN_ATTR_OPERATION_RNG_DESC, 0);
-    n->mode = (int32_t)sg_attr_int(d, CUDNN_ATTR_RNG_DISTRIBUTION, CUDNN_RNG_DISTRIBUTION_BERNOULLI);
+    n->mode =
+        (int32_t)sg_attr_int(d, CUDNN_ATTR_RNG_DISTRIBUTION, CUDNN_RNG_DISTRIBUTION_BERNOULLI);
     static const int names[3][2] = {
         {CUDNN_ATTR_RNG_BERNOULLI_DIST_PROBABILITY, CUDNN_ATTR_RNG_BERNOULLI_DIST_PROBABILITY},
         {CUDNN_ATTR_RNG_UNIFORM_DIST_MINIMUM, CUDNN_ATTR_RNG_UNIFORM_DIST_MAXIMUM},

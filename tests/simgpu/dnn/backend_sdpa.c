@@ -92,7 +92,8 @@ static int softmax(struct sg_build *b, const struct sg_object *o, int score, int
     return sg_build_add(b, &n);
 }
 
-/* Drops weights: what is left is scaled so that the mean stays. Returns the tensor of the result. */
+/* Drops weights: what is left is scaled so that the mean stays. Returns the tensor of the result.
+ */
 static int dropout(struct sg_build *b, const struct sg_object *o, int weights, const int64_t dim[4])
 {
     double rate = sg_attr_number(o, SG_ATTR_SDPA_DROPOUT_PROBABILITY, 0);
@@ -128,7 +129,8 @@ int sg_build_attention(struct sg_build *b, const struct sg_object *o)
     if (q < 0 || k < 0 || v < 0 || out < 0 || b->why[0]) {
         return -1;
     }
-    const struct sg_gtensor *tq = &b->g->tensors[q], *tk = &b->g->tensors[k], *tv = &b->g->tensors[v];
+    const struct sg_gtensor *tq = &b->g->tensors[q], *tk = &b->g->tensors[k],
+                            *tv = &b->g->tensors[v];
     if (tq->ndims != 4 || tk->ndims != 4 || tv->ndims != 4 || tq->dim[3] != tk->dim[3] ||
         tk->dim[2] != tv->dim[2] || tq->dim[1] % tk->dim[1] != 0 || tq->dim[1] % tv->dim[1] != 0) {
         return sg_build_refuse(b, "attention whose queries, keys and values do not fit");

@@ -271,7 +271,8 @@ static int in_memory(const struct sg_gtensor *t)
     return t->slot >= 0 && !t->by_value;
 }
 
-/* How the whole launch uses the memory of tensor i: a read of what an earlier node wrote is none. */
+/* How the whole launch uses the memory of tensor i: a read of what an earlier node wrote is none.
+ */
 static int tensor_mode(const struct sg_graph *g, uint32_t i)
 {
     int mode = 0;
@@ -355,11 +356,14 @@ static double count_at(const struct sg_graph *g, const struct sg_gnode *n, int r
 /* Higher: it says what the whole kernel is. */
 static int rank_of_class(int kclass)
 {
-    static const int rank[SIMGPU_CLASS_COUNT] = {
-        [SIMGPU_CLASS_REDUCE] = 1,          [SIMGPU_CLASS_POOL] = 2,
-        [SIMGPU_CLASS_NORM] = 3,            [SIMGPU_CLASS_GEMM] = 4,
-        [SIMGPU_CLASS_CONV_FWD] = 5,        [SIMGPU_CLASS_CONV_BWD_DATA] = 5,
-        [SIMGPU_CLASS_CONV_BWD_FILTER] = 5, [SIMGPU_CLASS_CONV_FAST] = 5};
+    static const int rank[SIMGPU_CLASS_COUNT] = {[SIMGPU_CLASS_REDUCE] = 1,
+                                                 [SIMGPU_CLASS_POOL] = 2,
+                                                 [SIMGPU_CLASS_NORM] = 3,
+                                                 [SIMGPU_CLASS_GEMM] = 4,
+                                                 [SIMGPU_CLASS_CONV_FWD] = 5,
+                                                 [SIMGPU_CLASS_CONV_BWD_DATA] = 5,
+                                                 [SIMGPU_CLASS_CONV_BWD_FILTER] = 5,
+                                                 [SIMGPU_CLASS_CONV_FAST] = 5};
     return rank[kclass];
 }
 
@@ -490,7 +494,8 @@ int64_t sg_run_integer(const struct sg_graph_run *r, const struct sg_gnode *n, i
     if (t->type == CUDNN_DATA_INT64) {
         return *(const int64_t *)p;
     }
-    return t->type == CUDNN_DATA_INT32 ? *(const int32_t *)p : (int64_t)sg_element_get(t->type, p, 0);
+    return t->type == CUDNN_DATA_INT32 ? *(const int32_t *)p
+                                       : (int64_t)sg_element_get(t->type, p, 0);
 }
 
 static void (*const node_bodies[SG_G_OPS])(const struct sg_graph_run *, const struct sg_gnode *) = {

@@ -5,8 +5,8 @@
  * compiled kernel is. A launch names it by its number and gives one word for each slot: the device
  * address of a tensor, or the bits of a scalar passed by value.
  *
- * In a body every tensor is single precision, packed in row-major order; what a node makes is rounded
- * to the type of its tensor, virtual or not.
+ * In a body every tensor is single precision, packed in row-major order; what a node makes is
+ * rounded to the type of its tensor, virtual or not.
  */
 #ifndef SG_GRAPH_H
 #define SG_GRAPH_H
@@ -78,16 +78,16 @@ enum { SG_GS_X, SG_GS_SUM, SG_GS_SQSUM };
 struct sg_gtensor {
     int64_t uid;
     int64_t dim[SG_GRAPH_DIMS], str[SG_GRAPH_DIMS]; /* strides in elements */
-    int32_t ndims, type; /* cudnnDataType_t */
-    int32_t slot;        /* of its word in the launch; -1: virtual, or a constant */
+    int32_t ndims, type;                            /* cudnnDataType_t */
+    int32_t slot; /* of its word in the launch; -1: virtual, or a constant */
     int32_t by_value;
     int32_t constant; /* 1: its one element is `value` */
     float value;
 };
 
 struct sg_gnode {
-    int32_t op; /* enum sg_gop */
-    int32_t mode; /* cudnnPointwiseMode_t, cudnnReduceTensorOp_t, ... as the operation has one */
+    int32_t op;    /* enum sg_gop */
+    int32_t mode;  /* cudnnPointwiseMode_t, cudnnReduceTensorOp_t, ... as the operation has one */
     int32_t phase; /* of a normalisation: 1 in training; of a resampling: padding mode */
     int32_t axis;
     int32_t t[SG_NODE_ROLES]; /* tensors by role; -1: none */
@@ -95,7 +95,8 @@ struct sg_gnode {
     double p[6];              /* parameters of the mode */
     int64_t seed;
     int32_t pre[SG_GRAPH_DIMS], post[SG_GRAPH_DIMS], stride[SG_GRAPH_DIMS];
-    int32_t dilation[SG_GRAPH_DIMS], window[SG_GRAPH_DIMS]; /* dilation: permutation of a transposition */
+    int32_t dilation[SG_GRAPH_DIMS],
+        window[SG_GRAPH_DIMS]; /* dilation: permutation of a transposition */
 };
 /* p of a pointwise operation */
 enum { SG_P_LOW, SG_P_HIGH, SG_P_SLOPE, SG_P_ELU, SG_P_SOFTPLUS, SG_P_SWISH };
@@ -144,7 +145,8 @@ struct sg_gtensor sg_gtensor_packed(int type, int ndims, const int64_t *dim);
 /* The shape of a convolution node over packed tensors, or over the tensors as they lie. 0, or -1
  * where it has more dimensions than we compute. */
 struct sg_conv_shape;
-int sg_graph_conv_shape(const struct sg_graph *g, const struct sg_gnode *n, struct sg_conv_shape *s);
+int sg_graph_conv_shape(const struct sg_graph *g, const struct sg_gnode *n,
+                        struct sg_conv_shape *s);
 
 /* Kernel entry points. */
 void sg_graph_touches(const struct simgpu_launch *l, simgpu_touch_fn touch, void *ctx);
@@ -173,8 +175,8 @@ static inline float *sg_run_data(const struct sg_graph_run *r, const struct sg_g
 int64_t sg_run_integer(const struct sg_graph_run *r, const struct sg_gnode *n, int role,
                        int64_t otherwise);
 
-/* For index `at` of a packed tensor with o's dims: the element of t that stands there. A dimension of
- * t that is shorter stands still, or serves several neighbours each (grouped heads). */
+/* For index `at` of a packed tensor with o's dims: the element of t that stands there. A dimension
+ * of t that is shorter stands still, or serves several neighbours each (grouped heads). */
 int64_t sg_gtensor_under(const struct sg_gtensor *o, const struct sg_gtensor *t, int64_t at);
 
 void sg_node_conv(const struct sg_graph_run *r, const struct sg_gnode *n);

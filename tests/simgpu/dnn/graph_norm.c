@@ -23,9 +23,7 @@ static struct grouping grouping_of(const struct sg_gtensor *x, const struct sg_g
 {
     int64_t dim[SG_GRAPH_DIMS];
     for (int d = 0; d < x->ndims; d++) {
-        int kept = mode == CUDNN_BATCH_NORM      ? d == 1
-                   : mode == CUDNN_INSTANCE_NORM ? d < 2
-                                                 : d == 0;
+        int kept = mode == CUDNN_BATCH_NORM ? d == 1 : mode == CUDNN_INSTANCE_NORM ? d < 2 : d == 0;
         dim[d] = moments && moments->ndims == x->ndims ? moments->dim[d] : kept ? x->dim[d] : 1;
     }
     struct grouping q = {.shape = sg_gtensor_packed(CUDNN_DATA_FLOAT, x->ndims, dim)};
@@ -69,7 +67,8 @@ static void update_running(const struct sg_graph_run *r, const struct sg_gnode *
 {
     const float *old_mean = sg_run_data(r, n, SG_NF_IN_MEAN),
                 *old_var = sg_run_data(r, n, SG_NF_IN_VAR);
-    float *new_mean = sg_run_data(r, n, SG_NF_OUT_MEAN), *new_var = sg_run_data(r, n, SG_NF_OUT_VAR);
+    float *new_mean = sg_run_data(r, n, SG_NF_OUT_MEAN),
+          *new_var = sg_run_data(r, n, SG_NF_OUT_VAR);
     double f = scalar(r, n, SG_NF_FACTOR, 1);
     double unbiased = q->per_group > 1 ? q->per_group / (q->per_group - 1) : 1;
     for (int64_t k = 0; k < q->groups; k++) {
@@ -108,10 +107,11 @@ void sg_node_norm_forward(const struct sg_graph_run *r, const struct sg_gnode *n
     const float *x = sg_run_data(r, n, SG_NF_X), *scale = sg_run_data(r, n, SG_NF_SCALE),
                 *bias = sg_run_data(r, n, SG_NF_BIAS);
     float *save_mean = sg_run_data(r, n, SG_NF_MEAN), *save_inv = sg_run_data(r, n, SG_NF_INVVAR);
-    struct grouping q = grouping_of(tx, tm                         ? tm
-                                        : n->t[SG_NF_INVVAR] >= 0  ? sg_run_tensor(r, n, SG_NF_INVVAR)
-                                        : n->mode == CUDNN_BATCH_NORM ? tscale
-                                                                   : NULL,
+    struct grouping q = grouping_of(tx,
+                                    tm                        ? tm
+                                    : n->t[SG_NF_INVVAR] >= 0 ? sg_run_tensor(r, n, SG_NF_INVVAR)
+                                    : n->mode == CUDNN_BATCH_NORM ? tscale
+                                                                  : NULL,
                                     n->mode);
     double *mean = sg_scratch(3 * (size_t)q.groups * sizeof *mean);
     double *variance = mean + q.groups, *inverse = variance + q.groups;
@@ -148,10 +148,11 @@ void sg_node_norm_backward(const struct sg_graph_run *r, const struct sg_gnode *
     const float *x = sg_run_data(r, n, SG_NB_X), *dy = sg_run_data(r, n, SG_NB_DY),
                 *scale = sg_run_data(r, n, SG_NB_SCALE), *sm = sg_run_data(r, n, SG_NB_MEAN),
                 *si = sg_run_data(r, n, SG_NB_INVVAR);
-    struct grouping q = grouping_of(tx, tm                            ? tm
-                                        : n->t[SG_NB_INVVAR] >= 0     ? sg_run_tensor(r, n, SG_NB_INVVAR)
-                                        : n->mode == CUDNN_BATCH_NORM ? tp
-                                                                      : NULL,
+    struct grouping q = grouping_of(tx,
+                                    tm                        ? tm
+                                    : n->t[SG_NB_INVVAR] >= 0 ? sg_run_tensor(r, n, SG_NB_INVVAR)
+                                    : n->mode == CUDNN_BATCH_NORM ? tp
+                                                                  : NULL,
                                     n->mode);
     int64_t count = sg_gtensor_count(tx), params = tp ? sg_gtensor_count(tp) : 0;
     double *mean = sg_scratch((5 * (size_t)q.groups + 2 * (size_t)params) * sizeof *mean);
@@ -328,7 +329,8 @@ void sg_node_resample_backward(const struct sg_graph_run *r, const struct sg_gno
 
 void sg_node_genstats(const struct sg_graph_run *r, const struct sg_gnode *n)
 {
-    const struct sg_gtensor *tx = sg_run_tensor(r, n, SG_GS_X), *ts = sg_run_tensor(r, n, SG_GS_SUM);
+    const struct sg_gtensor *tx = sg_run_tensor(r, n, SG_GS_X),
+                            *ts = sg_run_tensor(r, n, SG_GS_SUM);
     int64_t channels = sg_gtensor_count(ts), count = sg_gtensor_count(tx);
     double *sum = sg_scratch(2 * (size_t)channels * sizeof *sum);
     memset(sum, 0, 2 * (size_t)channels * sizeof *sum);

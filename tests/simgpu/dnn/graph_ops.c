@@ -1,4 +1,5 @@
-/* Convolution, products, reductions, softmax, masks, random numbers and changes of shape in graphs. */
+/* Convolution, products, reductions, softmax, masks, random numbers and changes of shape in graphs.
+ */
 #include "conv.h"
 #include "gemm.h"
 #include "graph.h"
@@ -57,8 +58,9 @@ void sg_node_matmul(const struct sg_graph_run *r, const struct sg_gnode *n)
                 k = length_of(r, n, SG_MM_K, i / of_first, inner),
                 cut = length_of(r, n, SG_MM_N, i / of_first, cols);
         if (m > 0 && cut > 0) {
-            sg_gemm_f32(m, cut, k, 1.0f, pa, (struct sg_mat){inner, 1}, pb, (struct sg_mat){cols, 1},
-                        0.0f, out + i * rows * cols, (struct sg_mat){cols, 1});
+            sg_gemm_f32(m, cut, k, 1.0f, pa, (struct sg_mat){inner, 1}, pb,
+                        (struct sg_mat){cols, 1}, 0.0f, out + i * rows * cols,
+                        (struct sg_mat){cols, 1});
         }
     }
 }
@@ -199,7 +201,8 @@ void sg_node_band_mask(const struct sg_graph_run *r, const struct sg_gnode *n)
     int64_t cols = x->dim[x->ndims - 1], rows = x->dim[x->ndims - 2];
     int64_t count = sg_gtensor_count(x), of_first = count / x->dim[0];
     float other = sg_run_data(r, n, SG_BM_B)[0];
-    int64_t left = sg_run_integer(r, n, SG_BM_LEFT, 0), right = sg_run_integer(r, n, SG_BM_RIGHT, 0);
+    int64_t left = sg_run_integer(r, n, SG_BM_LEFT, 0),
+            right = sg_run_integer(r, n, SG_BM_RIGHT, 0);
     for (int64_t i = 0; i < count; i++) {
         int64_t row = i / cols % rows, col = i % cols, batch = i / of_first;
         int64_t shift = 0;

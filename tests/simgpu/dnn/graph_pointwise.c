@@ -6,10 +6,10 @@
 #include <float.h>
 #include <math.h>
 
-#define SQRT_HALF       0.70710678118654752f
-#define INV_SQRT_2PI    0.39894228040143268f
-#define SQRT_2_OVER_PI  0.79788456080286536f
-#define GELU_CUBE       0.044715f
+#define SQRT_HALF      0.70710678118654752f
+#define INV_SQRT_2PI   0.39894228040143268f
+#define SQRT_2_OVER_PI 0.79788456080286536f
+#define GELU_CUBE      0.044715f
 
 static float sigmoid(float x)
 {
@@ -131,7 +131,9 @@ static float slope(const struct sg_gnode *n, float x, float y, int from_output)
     switch (n->mode) {
     case CUDNN_POINTWISE_RELU_BWD: {
         float at = from_output ? y : x;
-        return at > (float)p[SG_P_HIGH] ? 0.0f : at > (float)p[SG_P_LOW] ? 1.0f : (float)p[SG_P_SLOPE];
+        return at > (float)p[SG_P_HIGH]  ? 0.0f
+               : at > (float)p[SG_P_LOW] ? 1.0f
+                                         : (float)p[SG_P_SLOPE];
     }
     case CUDNN_POINTWISE_TANH_BWD:
         y = from_output ? y : tanhf(x);

@@ -108,8 +108,8 @@ cudnnStatus_t sg_half_bn_train(const char *what, cudnnHandle_t h, const struct s
     return launch(&c, h);
 }
 
-/* The estimated variance becomes an inverse deviation on the way: y = (x - mean) * scale / sqrt(var +
- * epsilon) + bias. */
+/* The estimated variance becomes an inverse deviation on the way: y = (x - mean) * scale / sqrt(var
+ * + epsilon) + bias. */
 cudnnStatus_t sg_half_bn_infer(const char *what, cudnnHandle_t h, const struct sg_half_bn *a)
 {
     SG_TRY(check(what, a));

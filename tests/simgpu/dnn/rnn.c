@@ -85,7 +85,7 @@ static const int32_t *kept_lengths(uint64_t number)
 
 struct sg_rnn_rows sg_rnn_rows_of(const struct sg_rnn_shape *s, int layout)
 {
-    struct sg_rnn_rows r = {kept_lengths(s->lengths), NULL, s->steps, s->batch, layout,
+    struct sg_rnn_rows r = {kept_lengths(s->lengths),    NULL, s->steps, s->batch, layout,
                             (int64_t)s->steps * s->batch};
     if (layout == CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED && r.length) {
         r.packed = sg_scratch((size_t)s->steps * sizeof *r.packed);
@@ -172,8 +172,8 @@ uint64_t sg_rnn_reserve_bytes(const struct sg_rnn_shape *s)
 
 uint64_t sg_rnn_workspace_bytes(const struct sg_rnn_shape *s)
 {
-    return (uint64_t)s->batch * (uint64_t)s->hidden * (uint64_t)(s->directions * (2 + sg_rnn_gates(s->mode))) *
-           sizeof(float);
+    return (uint64_t)s->batch * (uint64_t)s->hidden *
+           (uint64_t)(s->directions * (2 + sg_rnn_gates(s->mode))) * sizeof(float);
 }
 
 /* ---- ranges ---- */
@@ -190,7 +190,8 @@ static void load(const struct simgpu_launch *l, struct sg_rnn_args *a)
 
 static size_t state_bytes(const struct sg_rnn_shape *s)
 {
-    return (size_t)s->layers * (size_t)s->directions * (size_t)s->batch * (size_t)s->hidden * element(s);
+    return (size_t)s->layers * (size_t)s->directions * (size_t)s->batch * (size_t)s->hidden *
+           element(s);
 }
 
 static size_t weight_bytes(const struct sg_rnn_shape *s)

@@ -1,11 +1,11 @@
-/* rnn.h: recurrent layers: plain (tanh, relu), LSTM (Hochreiter and Schmidhuber 1997, with forget gate
- * and no peepholes) and GRU (Cho et al., arXiv 1406.1078, reset applied after the product), in one or
- * two directions.
+/* rnn.h: recurrent layers: plain (tanh, relu), LSTM (Hochreiter and Schmidhuber 1997, with forget
+ * gate and no peepholes) and GRU (Cho et al., arXiv 1406.1078, reset applied after the product), in
+ * one or two directions.
  *
- * Gates in cuDNN's order: LSTM input, forget, new, output; GRU reset, update, new. Weights: for each
- * layer and direction the matrices for the input, then those for the state, gate by gate; after all
- * matrices, in the same order, the biases. Sequences are addressed as (time, batch entry); beyond an
- * entry's length there is padding.
+ * Gates in cuDNN's order: LSTM input, forget, new, output; GRU reset, update, new. Weights: for
+ * each layer and direction the matrices for the input, then those for the state, gate by gate;
+ * after all matrices, in the same order, the biases. Sequences are addressed as (time, batch
+ * entry); beyond an entry's length there is padding.
  */
 #ifndef SG_RNN_H
 #define SG_RNN_H
@@ -43,8 +43,8 @@ struct sg_rnn_args {
 uint64_t sg_rnn_keep_lengths(int32_t steps, int32_t batch, const int32_t *lengths);
 
 int sg_rnn_gates(int mode);
-/* Elements of all weights; of a gate's matrix and bias: where they start, and the rows' length. Matrix
- * id as in cudnnGetRNNWeightParams. bias -1: there is none. */
+/* Elements of all weights; of a gate's matrix and bias: where they start, and the rows' length.
+ * Matrix id as in cudnnGetRNNWeightParams. bias -1: there is none. */
 int64_t sg_rnn_weight_count(const struct sg_rnn_shape *s);
 int64_t sg_rnn_matrix_at(const struct sg_rnn_shape *s, int layer, int id, int64_t *columns);
 int64_t sg_rnn_bias_at(const struct sg_rnn_shape *s, int layer, int id);

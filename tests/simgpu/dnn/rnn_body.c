@@ -9,12 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One launch: what it reads as single precision, and the parts of the reserve space. Rows of all arrays
- * are (time, entry), padding included. */
+/* One launch: what it reads as single precision, and the parts of the reserve space. Rows of all
+ * arrays are (time, entry), padding included. */
 struct job {
     struct sg_rnn_args a;
     struct sg_rnn_rows rows; /* of x; lengths are those of y too */
-    int64_t n, h, gates, width; /* rows; gates * h is a row of gates; directions * h a row of outputs */
+    int64_t n, h, gates,
+        width; /* rows; gates * h is a row of gates; directions * h a row of outputs */
     float *weights, *space, *own; /* own: a reserve space of our own, where the call has none */
 };
 
@@ -62,7 +63,8 @@ static float *gates_of(const struct job *j, int p)
     return j->space + p * j->n * j->h * (j->gates + 2);
 }
 
-static float *cells_of(const struct job *j, int p) /* LSTM: c; GRU: the state's part of the new gate */
+static float *cells_of(const struct job *j,
+                       int p) /* LSTM: c; GRU: the state's part of the new gate */
 {
     return gates_of(j, p) + j->n * j->h * j->gates;
 }
@@ -95,7 +97,8 @@ static float *load_rows(const struct job *j, uint64_t addr, int layout, int64_t 
         for (int64_t t = 0; t < sg_rnn_length(&r, b); t++) {
             int64_t row = sg_rnn_row(&r, t, b);
             for (int64_t i = 0; i < width; i++) {
-                out[(t * s->batch + b) * width + i] = sg_element_get(s->type, sg_ptr(addr), row * width + i);
+                out[(t * s->batch + b) * width + i] =
+                    sg_element_get(s->type, sg_ptr(addr), row * width + i);
             }
         }
     }
@@ -103,8 +106,8 @@ static float *load_rows(const struct job *j, uint64_t addr, int layout, int64_t 
     return out;
 }
 
-static void store_rows(const struct job *j, uint64_t addr, int layout, int64_t width, const float *data,
-                       float fill)
+static void store_rows(const struct job *j, uint64_t addr, int layout, int64_t width,
+                       const float *data, float fill)
 {
     const struct sg_rnn_shape *s = &j->a.s;
     struct sg_rnn_rows r = sg_rnn_rows_of(s, layout);
@@ -183,7 +186,7 @@ static void cell(const struct job *j, float *pre, const float *rec, float *h, fl
         } else if (j->a.s.mode == CUDNN_GRU) {
             float reset = sigmoid(pre[i] + rec[i]), update = sigmoid(pre[n + i] + rec[n + i]);
             float new = tanhf(pre[2 * n + i] + reset * rec[2 * n + i]);
-            h[i] = (1.0f - update) * new + update * h[i];
+            h[i] = (1.0f - update) * new + update *h[i];
             pre[i] = reset;
             pre[n + i] = update;
             pre[2 * n + i] = new;
@@ -201,8 +204,8 @@ static void cell(const struct job *j, float *pre, const float *rec, float *h, fl
 static void affine(int64_t m, int64_t n, int64_t k, const float *rows, const float *matrix,
                    const float *b, float *out)
 {
-    sg_gemm_f32(m, n, k, 1.0f, rows, (struct sg_mat){k, 1}, matrix, (struct sg_mat){1, k}, 0.0f, out,
-                (struct sg_mat){n, 1});
+    sg_gemm_f32(m, n, k, 1.0f, rows, (struct sg_mat){k, 1}, matrix, (struct sg_mat){1, k}, 0.0f,
+                out, (struct sg_mat){n, 1});
     for (int64_t i = 0; b && i < m * n; i++) {
         out[i] += b[i % n];
     }
@@ -278,15 +281,15 @@ static void cell_back(const struct job *j, float *g, float *kept, const float *h
         if (j->a.s.mode == CUDNN_LSTM) {
             float in = g[i], forget = g[n + i], new = g[2 * n + i], out = g[3 * n + i];
             float t = tanhf(kept[i]), d = dc[i] + dh[i] * out * (1.0f - t * t);
-            g[i] = d * new * in * (1.0f - in);
+            g[i] = d * new *in *(1.0f - in);
             g[n + i] = d * c_prev[i] * forget * (1.0f - forget);
-            g[2 * n + i] = d * in * (1.0f - new * new);
+            g[2 * n + i] = d * in * (1.0f - new *new);
             g[3 * n + i] = dh[i] * t * out * (1.0f - out);
             dc[i] = d * forget;
             dh[i] = 0.0f;
         } else if (j->a.s.mode == CUDNN_GRU) {
             float reset = g[i], update = g[n + i], new = g[2 * n + i];
-            float dnew = dh[i] * (1.0f - update) * (1.0f - new * new);
+            float dnew = dh[i] * (1.0f - update) * (1.0f - new *new);
             g[i] = dnew * kept[i] * reset * (1.0f - reset);
             g[n + i] = dh[i] * (h_prev[i] - new) * update * (1.0f - update);
             g[2 * n + i] = dnew;
@@ -300,7 +303,8 @@ static void cell_back(const struct job *j, float *g, float *kept, const float *h
     }
 }
 
-/* Gradients of the state's part of the gates: those of the input's part, but for a GRU's new gate. */
+/* Gradients of the state's part of the gates: those of the input's part, but for a GRU's new gate.
+ */
 static void recurrent_part(const struct job *j, const float *g, const float *kept, float *out)
 {
     memcpy(out, g, (size_t)(j->gates * j->h) * sizeof *out);
@@ -310,8 +314,8 @@ static void recurrent_part(const struct job *j, const float *g, const float *kep
 }
 
 /* The state of entry b before the step that made `row`; zeros where it began without one. */
-static void previous(const struct job *j, int p, int64_t b, int64_t k, int64_t length, uint64_t start,
-                     const float *kept, float *out)
+static void previous(const struct job *j, int p, int64_t b, int64_t k, int64_t length,
+                     uint64_t start, const float *kept, float *out)
 {
     const struct sg_rnn_shape *s = &j->a.s;
     for (int64_t i = 0; i < j->h; i++) {
@@ -319,7 +323,8 @@ static void previous(const struct job *j, int p, int64_t b, int64_t k, int64_t l
             int64_t row = (p % s->directions ? length - k : k - 1) * s->batch + b;
             out[i] = kept[row * j->h + i];
         } else {
-            out[i] = start ? sg_element_get(s->type, sg_ptr(start), (p * s->batch + b) * j->h + i) : 0.0f;
+            out[i] = start ? sg_element_get(s->type, sg_ptr(start), (p * s->batch + b) * j->h + i)
+                           : 0.0f;
         }
     }
 }
@@ -348,8 +353,8 @@ static void backward_layer(struct job *j, int p, const float *dout, float *din)
             previous(j, p, b, k, length, j->a.cx, cells, cp);
             cell_back(j, gates + row * wide, cells + row * h, hp, cp, dh, dc);
             recurrent_part(j, gates + row * wide, cells + row * h, rec);
-            sg_gemm_f32(1, h, wide, 1.0f, rec, (struct sg_mat){wide, 1}, r, (struct sg_mat){h, 1}, 1.0f,
-                        dh, (struct sg_mat){h, 1});
+            sg_gemm_f32(1, h, wide, 1.0f, rec, (struct sg_mat){wide, 1}, r, (struct sg_mat){h, 1},
+                        1.0f, dh, (struct sg_mat){h, 1});
         }
         for (int64_t t = length; t < s->steps; t++) { /* padding adds nothing to the weights */
             memset(gates + (t * s->batch + b) * wide, 0, (size_t)wide * sizeof *gates);
@@ -365,8 +370,8 @@ static void backward_layer(struct job *j, int p, const float *dout, float *din)
         }
     }
     free(state);
-    sg_gemm_f32(j->n, columns, wide, 1.0f, gates, (struct sg_mat){wide, 1}, w, (struct sg_mat){columns, 1},
-                1.0f, din, (struct sg_mat){columns, 1});
+    sg_gemm_f32(j->n, columns, wide, 1.0f, gates, (struct sg_mat){wide, 1}, w,
+                (struct sg_mat){columns, 1}, 1.0f, din, (struct sg_mat){columns, 1});
 }
 
 void sg_rnn_bwd_data_body(const struct simgpu_launch *l)
@@ -398,7 +403,8 @@ static void weights_of_layer(struct job *j, int p, const float *in, float *sum)
 {
     const struct sg_rnn_shape *s = &j->a.s;
     int64_t columns, inner, wide = j->gates * j->h, h = j->h;
-    int64_t w = sg_rnn_matrix_at(s, p, 0, &columns), r = sg_rnn_matrix_at(s, p, (int)j->gates, &inner);
+    int64_t w = sg_rnn_matrix_at(s, p, 0, &columns),
+            r = sg_rnn_matrix_at(s, p, (int)j->gates, &inner);
     const float *gates = gates_of(j, p), *cells = cells_of(j, p);
     float *rec = sg_scratch((size_t)(j->n * (wide + h)) * sizeof *rec), *before = rec + j->n * wide;
     memset(before, 0, (size_t)(j->n * h) * sizeof *before);
@@ -414,8 +420,8 @@ static void weights_of_layer(struct job *j, int p, const float *in, float *sum)
     }
     sg_gemm_f32(wide, columns, j->n, 1.0f, gates, (struct sg_mat){1, wide}, in,
                 (struct sg_mat){columns, 1}, 1.0f, sum + w, (struct sg_mat){columns, 1});
-    sg_gemm_f32(wide, h, j->n, 1.0f, rec, (struct sg_mat){1, wide}, before, (struct sg_mat){h, 1}, 1.0f,
-                sum + r, (struct sg_mat){h, 1});
+    sg_gemm_f32(wide, h, j->n, 1.0f, rec, (struct sg_mat){1, wide}, before, (struct sg_mat){h, 1},
+                1.0f, sum + r, (struct sg_mat){h, 1});
     for (int64_t side = 0; side < 2; side++) {
         int64_t at = sg_rnn_bias_at(s, p, (int)(side * j->gates));
         const float *from = side ? rec : gates;

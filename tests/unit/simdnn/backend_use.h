@@ -1,5 +1,5 @@
-/* backend_use.h: a program's side of cuDNN's backend API: descriptors in one call each. Every failure
- * ends the program with the line and the status. Also used by tests/integration. */
+/* backend_use.h: a program's side of cuDNN's backend API: descriptors in one call each. Every
+ * failure ends the program with the line and the status. Also used by tests/integration. */
 #ifndef SIMDNN_BACKEND_USE_H
 #define SIMDNN_BACKEND_USE_H
 
@@ -138,10 +138,9 @@ static inline be_t be_pointwise(int mode, be_t x, be_t b, be_t y)
                              : CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
                     b);
     }
-    be_set_desc(d,
-                backward ? CUDNN_ATTR_OPERATION_POINTWISE_DXDESC
-                         : CUDNN_ATTR_OPERATION_POINTWISE_YDESC,
-                y);
+    be_set_desc(
+        d, backward ? CUDNN_ATTR_OPERATION_POINTWISE_DXDESC : CUDNN_ATTR_OPERATION_POINTWISE_YDESC,
+        y);
     cudnnBackendDestroyDescriptor(p);
     return be_done(d);
 }

@@ -60,7 +60,8 @@ static void run(int nops, const be_t *ops, int n, const int64_t *uids, void *con
 
 /* ---- statuses: what cuDNN 9.26 answered to the same calls without a device ---- */
 
-#define ANSWERS(status, call) cr_assert_eq((int)(call), (int)(status), "%s answered %d", #call, (int)(call))
+#define ANSWERS(status, call)                                                                      \
+    cr_assert_eq((int)(call), (int)(status), "%s answered %d", #call, (int)(call))
 
 Test(backend, statuses)
 {
@@ -70,13 +71,20 @@ Test(backend, statuses)
     ANSWERS(2000, cudnnBackendFinalize(d));
     ANSWERS(2000, cudnnBackendSetAttribute(d, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
                                            CUDNN_TYPE_FLOAT, 1, many));
-    ANSWERS(2010, cudnnBackendSetAttribute(d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_INT64, 1, many));
-    ANSWERS(2000, cudnnBackendSetAttribute(d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 2, many));
-    ANSWERS(2000, cudnnBackendSetAttribute(d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, NULL));
-    ANSWERS(2000, cudnnBackendSetAttribute(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 9, many));
-    ANSWERS(0, cudnnBackendSetAttribute(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 8, many));
-    ANSWERS(2002, cudnnBackendSetAttribute(NULL, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type));
-    ANSWERS(1001, cudnnBackendGetAttribute(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 8, &count, many));
+    ANSWERS(2010,
+            cudnnBackendSetAttribute(d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_INT64, 1, many));
+    ANSWERS(2000, cudnnBackendSetAttribute(d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 2,
+                                           many));
+    ANSWERS(2000, cudnnBackendSetAttribute(d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1,
+                                           NULL));
+    ANSWERS(2000,
+            cudnnBackendSetAttribute(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 9, many));
+    ANSWERS(0,
+            cudnnBackendSetAttribute(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 8, many));
+    ANSWERS(2002, cudnnBackendSetAttribute(NULL, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE,
+                                           1, &type));
+    ANSWERS(1001, cudnnBackendGetAttribute(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 8,
+                                           &count, many));
     cudnnBackendDestroyDescriptor(d);
     ANSWERS(2002, cudnnBackendFinalize(NULL));
     ANSWERS(2002, cudnnBackendDestroyDescriptor(NULL));
@@ -88,16 +96,23 @@ Test(backend, reading_back)
     be_t d = keep(be_tensor('x', CUDNN_DATA_HALF, 4, dim, NULL, 0));
     int64_t got[8] = {0}, count = -7;
     ANSWERS(2000, cudnnBackendFinalize(d));
-    ANSWERS(2000, cudnnBackendSetAttribute(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, dim));
-    ANSWERS(0, cudnnBackendGetAttribute(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 8, &count, got));
+    ANSWERS(2000,
+            cudnnBackendSetAttribute(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, dim));
+    ANSWERS(0, cudnnBackendGetAttribute(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 8,
+                                        &count, got));
     cr_assert(count == 4 && memcmp(got, dim, sizeof dim) == 0);
-    ANSWERS(0, cudnnBackendGetAttribute(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 2, &count, got));
+    ANSWERS(0, cudnnBackendGetAttribute(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 2,
+                                        &count, got));
     cr_assert_eq(count, 2);
-    ANSWERS(0, cudnnBackendGetAttribute(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 0, &count, NULL));
+    ANSWERS(0, cudnnBackendGetAttribute(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 0,
+                                        &count, NULL));
     cr_assert_eq(count, 4);
-    ANSWERS(2010, cudnnBackendGetAttribute(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_DOUBLE, 8, &count, got));
-    ANSWERS(2000, cudnnBackendGetAttribute(d, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &count, got));
-    ANSWERS(0, cudnnBackendGetAttribute(d, CUDNN_ATTR_TENSOR_VECTOR_COUNT, CUDNN_TYPE_INT64, 1, &count, got));
+    ANSWERS(2010, cudnnBackendGetAttribute(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_DOUBLE, 8,
+                                           &count, got));
+    ANSWERS(2000, cudnnBackendGetAttribute(d, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE,
+                                           1, &count, got));
+    ANSWERS(0, cudnnBackendGetAttribute(d, CUDNN_ATTR_TENSOR_VECTOR_COUNT, CUDNN_TYPE_INT64, 1,
+                                        &count, got));
     cr_assert_eq(got[0], 1);
     be_t pack = keep(be_new(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
     void *pointers[2] = {got, got + 1}, *workspace = NULL;
@@ -107,8 +122,10 @@ Test(backend, reading_back)
     be_set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 2, pointers);
     be_set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
     be_done(pack);
-    ANSWERS(3000, cudnnBackendGetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 2, &count, got));
-    ANSWERS(0, cudnnBackendGetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &count, got));
+    ANSWERS(3000, cudnnBackendGetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
+                                           CUDNN_TYPE_INT64, 2, &count, got));
+    ANSWERS(0, cudnnBackendGetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
+                                        CUDNN_TYPE_VOID_PTR, 1, &count, got));
     empty_bin();
 }
 
@@ -123,27 +140,32 @@ struct conv {
 
 static struct conv conv_new(enum layout layout)
 {
-    struct conv q = {.pad = (int)card_below(2), .stride = 1 + (int)card_below(2),
-                     .dilation = 1 + (int)card_below(2), .mode = (int)card_below(2)};
-    int groups = 1 + (int)card_below(2), c = 1 + (int)card_below(4), r = 1 + (int)card_below(3), n, k, h, w;
+    struct conv q = {.pad = (int)card_below(2),
+                     .stride = 1 + (int)card_below(2),
+                     .dilation = 1 + (int)card_below(2),
+                     .mode = (int)card_below(2)};
+    int groups = 1 + (int)card_below(2), c = 1 + (int)card_below(4), r = 1 + (int)card_below(3), n,
+        k, h, w;
     q.x = t4_new(layout, 2, c * groups, 9, 11);
     q.w = t4_new(PACKED, groups * 3, c, r, r);
     q.dw = t4_new(PACKED, groups * 3, c, r, r);
     q.dx = t4_new(layout, 2, c * groups, 9, 11);
     NEW(ConvolutionDescriptor, q.legacy);
     NEW(FilterDescriptor, q.filter);
-    OK(cudnnSetConvolution2dDescriptor(q.legacy, q.pad, q.pad, q.stride, q.stride, q.dilation, q.dilation,
-                                       (cudnnConvolutionMode_t)q.mode, CUDNN_DATA_FLOAT));
+    OK(cudnnSetConvolution2dDescriptor(q.legacy, q.pad, q.pad, q.stride, q.stride, q.dilation,
+                                       q.dilation, (cudnnConvolutionMode_t)q.mode,
+                                       CUDNN_DATA_FLOAT));
     OK(cudnnSetConvolutionGroupCount(q.legacy, groups));
-    OK(cudnnSetFilter4dDescriptor(q.filter, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, groups * 3, c, r, r));
+    OK(cudnnSetFilter4dDescriptor(q.filter, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, groups * 3, c, r,
+                                  r));
     OK(cudnnGetConvolution2dForwardOutputDim(q.legacy, q.x.desc, q.filter, &n, &k, &h, &w));
     q.y = t4_new(layout, n, k, h, w);
     return q;
 }
 
 /* All engines of one operation; out is compared with `want` and set back after each. */
-static int every_engine(be_t op, const int64_t uids[3], void *const pointers[3], const struct t4 *out,
-                        const float *want)
+static int every_engine(be_t op, const int64_t uids[3], void *const pointers[3],
+                        const struct t4 *out, const float *want)
 {
     be_t config[8], graph = keep(be_graph(handle, 1, &op));
     int n = be_heuristics(graph, CUDNN_HEUR_MODE_A, 8, config);
@@ -153,7 +175,8 @@ static int every_engine(be_t op, const int64_t uids[3], void *const pointers[3],
         be_t plan = be_plan(handle, config[i], &bytes);
         be_execute(handle, plan, 3, uids, pointers, bytes ? card_alloc((size_t)bytes) : NULL);
         float *got = t4_values(out), *from = start;
-        cr_assert_eq(memcmp(got, want, t4_count(out) * sizeof *got), 0, "engine %d of %d differs", i, n);
+        cr_assert_eq(memcmp(got, want, t4_count(out) * sizeof *got), 0, "engine %d of %d differs",
+                     i, n);
         FOR4(out, a, b, c, d)
         {
             out->p[t4_at(out, a, b, c, d)] = *from++;
@@ -177,25 +200,29 @@ Test(backend, convolutions_equal_the_legacy_calls)
         be_t dx = tensor_of('x', &q.dx), dw = tensor_of('w', &q.dw);
         void *ws = card_alloc(1 << 20);
         struct t4 *outs[3] = {&q.y, &q.dw, &q.dx};
-        void *pointers[3][3] = {{q.x.p, q.w.p, q.y.p}, {q.x.p, q.dw.p, q.y.p}, {q.dx.p, q.w.p, q.y.p}};
+        void *pointers[3][3] = {
+            {q.x.p, q.w.p, q.y.p}, {q.x.p, q.dw.p, q.y.p}, {q.dx.p, q.w.p, q.y.p}};
         be_t ops[3] = {
-            keep(be_conv_op(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, c, x, w, y, beta)),
-            keep(be_conv_op(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, c, x, dw, y, beta)),
-            keep(be_conv_op(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, c, dx, w, y, beta))};
+            keep(be_conv_op(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, c, x, w, y,
+                            beta)),
+            keep(be_conv_op(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, c, x,
+                            dw, y, beta)),
+            keep(be_conv_op(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, c, dx, w,
+                            y, beta))};
         for (int k = 0; k < 3; k++) {
             float *before = t4_values(outs[k]), *b = before;
             if (k == 0) {
                 OK(cudnnConvolutionForward(handle, &one, q.x.desc, q.x.p, q.filter, q.w.p, q.legacy,
-                                           CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, ws, 1 << 20, &beta,
-                                           q.y.desc, q.y.p));
+                                           CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, ws, 1 << 20,
+                                           &beta, q.y.desc, q.y.p));
             } else if (k == 1) {
-                OK(cudnnConvolutionBackwardFilter(handle, &one, q.x.desc, q.x.p, q.y.desc, q.y.p, q.legacy,
-                                                  CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, ws, 1 << 20, &beta,
-                                                  q.filter, q.dw.p));
+                OK(cudnnConvolutionBackwardFilter(handle, &one, q.x.desc, q.x.p, q.y.desc, q.y.p,
+                                                  q.legacy, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, ws,
+                                                  1 << 20, &beta, q.filter, q.dw.p));
             } else {
-                OK(cudnnConvolutionBackwardData(handle, &one, q.filter, q.w.p, q.y.desc, q.y.p, q.legacy,
-                                                CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, ws, 1 << 20, &beta,
-                                                q.dx.desc, q.dx.p));
+                OK(cudnnConvolutionBackwardData(handle, &one, q.filter, q.w.p, q.y.desc, q.y.p,
+                                                q.legacy, CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, ws,
+                                                1 << 20, &beta, q.dx.desc, q.dx.p));
             }
             float *want = t4_values(outs[k]);
             FOR4(outs[k], n, m, h, w2)
@@ -218,7 +245,8 @@ Test(backend, fused_half_convolution)
     enum { N = 2, C = 3, K = 4, H = 6, W = 7 };
     int type = card_below(2) ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
     size_t nx = N * C * H * W, nw = K * C * 9, ny = N * K * H * W;
-    uint16_t *x = card_alloc(2 * nx), *w = card_alloc(2 * nw), *y = card_alloc(2 * ny), *z = card_alloc(2 * ny);
+    uint16_t *x = card_alloc(2 * nx), *w = card_alloc(2 * nw), *y = card_alloc(2 * ny),
+             *z = card_alloc(2 * ny);
     float *b = card_random(K), *r = card_random(nx + nw + ny);
     for (size_t i = 0; i < nx; i++) {
         sg_element_set(type, x, (int64_t)i, r[i]);
@@ -231,14 +259,16 @@ Test(backend, fused_half_convolution)
     }
     be_t tx = tensor('x', type, 0, N, C, H, W), tw = tensor('w', type, 0, K, C, 3, 3);
     be_t tz = tensor('z', type, 0, N, K, H, W), tb = tensor('b', CUDNN_DATA_FLOAT, 0, 1, K, 1, 1);
-    be_t v[3], ty = tensor('y', type, 0, N, K, H, W), c = keep(be_conv(1, 1, 1, CUDNN_CROSS_CORRELATION));
+    be_t v[3], ty = tensor('y', type, 0, N, K, H, W),
+               c = keep(be_conv(1, 1, 1, CUDNN_CROSS_CORRELATION));
     for (int i = 0; i < 3; i++) {
         v[i] = tensor(100 + i, CUDNN_DATA_FLOAT, BE_VIRTUAL, N, K, H, W);
     }
     be_t ops[4] = {/* not in their order: the library sorts them */
                    keep(be_pointwise(CUDNN_POINTWISE_RELU_FWD, v[2], NULL, ty)),
                    keep(be_pointwise(CUDNN_POINTWISE_ADD, v[1], tb, v[2])),
-                   keep(be_conv_op(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, c, tx, tw, v[0], 0)),
+                   keep(be_conv_op(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, c, tx,
+                                   tw, v[0], 0)),
                    keep(be_pointwise(CUDNN_POINTWISE_ADD, v[0], tz, v[1]))};
     const int64_t uids[5] = {'x', 'w', 'y', 'z', 'b'};
     void *const pointers[5] = {x, w, y, z, b};
@@ -253,11 +283,13 @@ Test(backend, fused_half_convolution)
                     for (int e = 0; e < C * 9; e++) {
                         int i = h + e / 3 % 3 - 1, j = p + e % 3 - 1;
                         if (i >= 0 && j >= 0 && i < H && j < W) {
-                            sum += (double)sg_element_get(type, x, ((n * C + e / 9) * H + i) * W + j) *
-                                   (double)sg_element_get(type, w, k * C * 9 + e);
+                            sum +=
+                                (double)sg_element_get(type, x, ((n * C + e / 9) * H + i) * W + j) *
+                                (double)sg_element_get(type, w, k * C * 9 + e);
                         }
                     }
-                    near((double)sg_element_get(type, y, at), sum > 0 ? sum : 0, 1e-2, "fused convolution");
+                    near((double)sg_element_get(type, y, at), sum > 0 ? sum : 0, 1e-2,
+                         "fused convolution");
                 }
             }
         }
@@ -303,8 +335,9 @@ static void check_attention(const float *q, const float *k, const float *v, cons
 
 Test(backend, attention_composed)
 {
-    float *q = card_random(B * HQ * SQ * D), *k = card_random(B * HK * SK * D), *v = card_random(B * HK * SK * D),
-          *o = card_random(B * HQ * SQ * D), *stats = card_random(B * HQ * SQ), scale = 0.7f;
+    float *q = card_random(B * HQ * SQ * D), *k = card_random(B * HK * SK * D),
+          *v = card_random(B * HK * SK * D), *o = card_random(B * HQ * SQ * D),
+          *stats = card_random(B * HQ * SQ), scale = 0.7f;
     const int64_t kt[4] = {B, HK, D, SK}, kts[4] = {HK * SK * D, SK * D, 1, D};
     be_t tq = tensor(1, 0, 0, B, HQ, SQ, D), tk = keep(be_tensor(2, 0, 4, kt, kts, 0)),
          tv = tensor(3, 0, 0, B, HK, SK, D), to = tensor(4, 0, 0, B, HQ, SQ, D),
@@ -335,7 +368,15 @@ Test(backend, attention_composed)
 }
 
 /* By number: the headers that this is compiled with may be older. */
-enum { BAND_MASK = 44, MASK_X = 3000, MASK_RIGHT = 3004, MASK_B, MASK_Y, MASK_COMPARE, SUBGRAPH = 2811 };
+enum {
+    BAND_MASK = 44,
+    MASK_X = 3000,
+    MASK_RIGHT = 3004,
+    MASK_B,
+    MASK_Y,
+    MASK_COMPARE,
+    SUBGRAPH = 2811
+};
 
 Test(backend, attention_as_one_operation)
 {
@@ -350,7 +391,8 @@ Test(backend, attention_as_one_operation)
         be_set_desc(op, CUDNN_ATTR_OPERATION_SDPA_FWD_VDESC, tensor(3, 0, 0, B, HK, SK, D));
         be_set_desc(op, CUDNN_ATTR_OPERATION_SDPA_FWD_ODESC, tensor(4, 0, 0, B, HQ, SQ, D));
         be_set_desc(op, CUDNN_ATTR_OPERATION_SDPA_FWD_STATSDESC, tensor(5, 0, 0, B, HQ, SQ, 1));
-        be_set_desc(op, CUDNN_ATTR_OPERATION_SDPA_FWD_SCALEDESC, tensor(6, 0, BE_BY_VALUE, 1, 1, 1, 1));
+        be_set_desc(op, CUDNN_ATTR_OPERATION_SDPA_FWD_SCALEDESC,
+                    tensor(6, 0, BE_BY_VALUE, 1, 1, 1, 1));
         if (causal) {
             be_t mask = keep(be_new(BAND_MASK));
             be_set_desc(mask, MASK_X, tensor(50, 0, BE_VIRTUAL, B, HQ, SQ, SK));
@@ -385,12 +427,13 @@ Test(backend, batch_norm_in_half_precision)
     OK(cudnnSetTensor4dDescriptor(xd, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, N, C, 2, HW / 2));
     OK(cudnnSetTensor4dDescriptor(hd, CUDNN_TENSOR_NCHW, CUDNN_DATA_HALF, N, C, 2, HW / 2));
     OK(cudnnDeriveBNTensorDescriptor(pd, xd, CUDNN_BATCHNORM_SPATIAL));
-    float *x = card_random(ALL), *y = card_random(ALL), *scale = card_random(C), *bias = card_random(C),
-          *dy = card_random(ALL), *dx = card_random(ALL);
+    float *x = card_random(ALL), *y = card_random(ALL), *scale = card_random(C),
+          *bias = card_random(C), *dy = card_random(ALL), *dx = card_random(ALL);
     float *m[2] = {card_random(C), card_random(C)}, *v[2] = {card_random(C), card_random(C)},
           *sm[2] = {card_random(C), card_random(C)}, *sv[2] = {card_random(C), card_random(C)},
           *ds[2] = {card_random(C), card_random(C)}, *db[2] = {card_random(C), card_random(C)};
-    uint16_t *hx = card_alloc(2 * ALL), *hy = card_alloc(2 * ALL), *hdy = card_alloc(2 * ALL), *hdx = card_alloc(2 * ALL);
+    uint16_t *hx = card_alloc(2 * ALL), *hy = card_alloc(2 * ALL), *hdy = card_alloc(2 * ALL),
+             *hdx = card_alloc(2 * ALL);
     for (int i = 0; i < ALL; i++) {
         x[i] = sg_from_half(hx[i] = sg_to_half(x[i]));
         dy[i] = sg_from_half(hdy[i] = sg_to_half(dy[i]));
@@ -400,14 +443,18 @@ Test(backend, batch_norm_in_half_precision)
         v[0][c] = v[1][c] = 1.0f + (float)c;
     }
     float one = 1.0f, zero = 0.0f;
-    OK(cudnnBatchNormalizationForwardTraining(handle, CUDNN_BATCHNORM_SPATIAL, &one, &zero, xd, x, xd, y, pd, scale,
-                                              bias, 0.1, m[0], v[0], 1e-5, sm[0], sv[0]));
-    OK(cudnnBatchNormalizationForwardTraining(handle, CUDNN_BATCHNORM_SPATIAL, &one, &zero, hd, hx, hd, hy, pd, scale,
-                                              bias, 0.1, m[1], v[1], 1e-5, sm[1], sv[1]));
-    OK(cudnnBatchNormalizationBackward(handle, CUDNN_BATCHNORM_SPATIAL, &one, &zero, &one, &zero, xd, x, xd, dy, xd, dx,
-                                       pd, scale, ds[0], db[0], 1e-5, sm[0], sv[0]));
-    OK(cudnnBatchNormalizationBackward(handle, CUDNN_BATCHNORM_SPATIAL, &one, &zero, &one, &zero, hd, hx, hd, hdy, hd,
-                                       hdx, pd, scale, ds[1], db[1], 1e-5, sm[1], sv[1]));
+    OK(cudnnBatchNormalizationForwardTraining(handle, CUDNN_BATCHNORM_SPATIAL, &one, &zero, xd, x,
+                                              xd, y, pd, scale, bias, 0.1, m[0], v[0], 1e-5, sm[0],
+                                              sv[0]));
+    OK(cudnnBatchNormalizationForwardTraining(handle, CUDNN_BATCHNORM_SPATIAL, &one, &zero, hd, hx,
+                                              hd, hy, pd, scale, bias, 0.1, m[1], v[1], 1e-5, sm[1],
+                                              sv[1]));
+    OK(cudnnBatchNormalizationBackward(handle, CUDNN_BATCHNORM_SPATIAL, &one, &zero, &one, &zero,
+                                       xd, x, xd, dy, xd, dx, pd, scale, ds[0], db[0], 1e-5, sm[0],
+                                       sv[0]));
+    OK(cudnnBatchNormalizationBackward(handle, CUDNN_BATCHNORM_SPATIAL, &one, &zero, &one, &zero,
+                                       hd, hx, hd, hdy, hd, hdx, pd, scale, ds[1], db[1], 1e-5,
+                                       sm[1], sv[1]));
     CARD_OK();
     for (int i = 0; i < ALL; i++) {
         near((double)sg_from_half(hy[i]), (double)y[i], 2e-3, "y");
@@ -421,10 +468,10 @@ Test(backend, batch_norm_in_half_precision)
         near((double)ds[1][c], (double)ds[0][c], 1e-4, "dscale");
         near((double)db[1][c], (double)db[0][c], 1e-4, "dbias");
     }
-    OK(cudnnBatchNormalizationForwardInference(handle, CUDNN_BATCHNORM_SPATIAL, &one, &zero, xd, x, xd, y, pd, scale,
-                                               bias, m[0], v[0], 1e-5));
-    OK(cudnnBatchNormalizationForwardInference(handle, CUDNN_BATCHNORM_SPATIAL, &one, &zero, hd, hx, hd, hy, pd, scale,
-                                               bias, m[0], v[0], 1e-5));
+    OK(cudnnBatchNormalizationForwardInference(handle, CUDNN_BATCHNORM_SPATIAL, &one, &zero, xd, x,
+                                               xd, y, pd, scale, bias, m[0], v[0], 1e-5));
+    OK(cudnnBatchNormalizationForwardInference(handle, CUDNN_BATCHNORM_SPATIAL, &one, &zero, hd, hx,
+                                               hd, hy, pd, scale, bias, m[0], v[0], 1e-5));
     CARD_OK();
     for (int i = 0; i < ALL; i++) {
         near((double)sg_from_half(hy[i]), (double)y[i], 2e-3, "y of inference");
@@ -442,10 +489,12 @@ Test(backend, refusals_name_the_reason)
     be_set_enum(ragged, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
     be_set(ragged, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dim);
     be_set(ragged, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, dim);
-    be_set_desc(ragged, CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC, tensor(8, CUDNN_DATA_INT32, 0, 3, 1, 1, 1));
+    be_set_desc(ragged, CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC,
+                tensor(8, CUDNN_DATA_INT32, 0, 3, 1, 1, 1));
     be_done(ragged);
     be_t op = keep(be_pointwise(CUDNN_POINTWISE_EXP, ragged, NULL, tensor(1, 0, 0, 2, 2, 2, 2)));
-    be_t graph = keep(be_graph(handle, 1, &op)), h = keep(be_new(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
+    be_t graph = keep(be_graph(handle, 1, &op)),
+         h = keep(be_new(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
     char text[256];
     be_set_desc(h, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     be_set_enum(h, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, CUDNN_HEUR_MODE_A);
@@ -477,11 +526,14 @@ Test(backend, half_precision_rounds_to_nearest_even)
         if (!isnan(b)) {
             cr_assert_eq(sg_to_bfloat(b), i, "bfloat %#x", i);
         }
-        if ((i & 0x7fff) < 0x7bff) { /* between two neighbours: the even one in the middle, else the near one */
+        if ((i & 0x7fff) <
+            0x7bff) { /* between two neighbours: the even one in the middle, else the near one */
             float next = sg_from_half((uint16_t)(i + 1)), middle = h + (next - h) / 2;
             cr_assert_eq(sg_to_half(middle), i + (i & 1), "middle above half %#x", i);
-            cr_assert_eq(sg_to_half(nextafterf(middle, h)), i, "below the middle above half %#x", i);
-            cr_assert_eq(sg_to_half(nextafterf(middle, next)), i + 1, "above the middle above half %#x", i);
+            cr_assert_eq(sg_to_half(nextafterf(middle, h)), i, "below the middle above half %#x",
+                         i);
+            cr_assert_eq(sg_to_half(nextafterf(middle, next)), i + 1,
+                         "above the middle above half %#x", i);
         }
     }
     cr_assert_eq(sg_to_half(65519.0f), 0x7bff);
