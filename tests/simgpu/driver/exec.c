@@ -175,6 +175,10 @@ void sg_execute(struct sg_op *op)
         sg_pool_freed(op);
         return;
     }
+    if (op->kind == SG_OP_MEMOP && op->u.memop.event) {
+        sg_shared_event_play(&op->u.memop); /* a lost context too: others may wait for it */
+        return;
+    }
     if (op->ctx->sticky != CUDA_SUCCESS)
         return;
     if (sg.dev[op->device].lost) {

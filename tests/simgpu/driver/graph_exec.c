@@ -189,6 +189,8 @@ static struct sg_op *node_op(const struct sg_gnode *n)
     bool event = n->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD;
     if (n->op && !n->disabled)
         return sg_op_clone(n->op);
+    if (!n->disabled && n->event && sg_handle_is(SG_H_EVENT, n->event) && n->event->shared)
+        return sg_shared_event_op(n->event->shared, !event);
     return sg_op_new(event && !n->disabled ? SG_OP_EVENT : SG_OP_NOP, SG_ENG_NONE);
 }
 

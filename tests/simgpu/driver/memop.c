@@ -68,6 +68,8 @@ bool sg_memop_ready(const struct sg_op *op)
     if (op->kind != SG_OP_MEMOP || !op->u.memop.wait || op->ctx->sticky != CUDA_SUCCESS)
         return true;
     const struct sg_memop *m = &op->u.memop;
+    if (m->event)
+        return sg_shared_event_reached(m->event, m->value);
     uint64_t bad;
     size_t host_bytes = 0;
     if (sg_touch(NULL, op->device, m->addr, m->bytes, SIMGPU_READ, &bad, &host_bytes))

@@ -29,6 +29,8 @@ static void op_clear(struct sg_op *op)
     } else if (op->kind == SG_OP_COPY) {
         free(op->u.copy.staged);
         op->u.copy.staged = NULL;
+    } else if (op->kind == SG_OP_MEMOP) {
+        sg_shared_event_drop(&op->u.memop);
     }
 }
 
@@ -233,7 +235,8 @@ void sg_op_describe(const struct sg_op *op, char *buf, size_t n)
         snprintf(what, sizeof what, "stream-ordered free");
         break;
     case SG_OP_MEMOP:
-        snprintf(what, sizeof what, op->u.memop.wait ? "wait for a word" : "write of a word");
+        snprintf(what, sizeof what, "%s of a %s", op->u.memop.wait ? "wait" : "write",
+                 op->u.memop.event ? "shared event" : "word");
         break;
     case SG_OP_NOP:
         snprintf(what, sizeof what, "join");

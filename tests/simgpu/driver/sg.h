@@ -164,6 +164,7 @@ struct sg_memop { /* a write of a word, or a wait for it (memop.c) */
     uint64_t addr, value;
     unsigned bytes, condition;
     bool wait;
+    struct sg_shared_event *event; /* instead of a word: record `value` of it (ipc_event.c) */
 };
 struct sg_clock; /* vector clock, race.c */
 
@@ -232,6 +233,7 @@ struct sg_event {
     uint64_t captured;       /* id of the capture it was last recorded in ... */
     struct sg_gnode **nodes; /* ... behind these nodes */
     unsigned nnodes;
+    struct sg_shared_event *shared; /* CU_EVENT_INTERPROCESS, else NULL */
 };
 
 struct sg_ctx {
@@ -277,6 +279,7 @@ struct sg_state {
     unsigned hostfns; /* host functions that are executing, outside the lock */
     unsigned hostfns_pending;
     unsigned parked; /* waits for words that do not have their value yet */
+    unsigned shared_records; /* of events of several processes, not yet reached */
     uint64_t entered;                          /* calls so far */
     uint64_t poll_epoch;                       /* calls so far that a loop of polls does not make */
     unsigned pending;                          /* operations not yet done */
@@ -424,6 +427,17 @@ void sg_host_spend(uint64_t ns);
 void sg_execute(struct sg_op *op);    /* exec.c: effects of the op; functional: contents too */
 double sg_duration(struct sg_op *op); /* exec.c: ns at full rate, known when it starts */
 void sg_op_describe(const struct sg_op *op, char *buf, size_t n);
+
+/* ---- events of several processes (ipc_event.c) ---- */
+CUresult sg_shared_event_new(struct sg_shared_event **out);
+void sg_shared_event_unref(struct sg_shared_event *s);
+/* The next record, or a wait for the last one; NULL: no memory. */
+struct sg_op *sg_shared_event_op(struct sg_shared_event *s, bool wait);
+bool sg_shared_event_reached(const struct sg_shared_event *s, uint64_t n);
+void sg_shared_event_play(const struct sg_memop *m);           /* such an operation executes */
+void sg_shared_event_drop(struct sg_memop *m);                 /* and is forgotten */
+bool sg_shared_event_done(const struct sg_shared_event *s);    /* the last record was reached */
+void sg_shared_event_wait(const struct sg_shared_event *s);    /* the host waits for that */
 
 /* ---- operations on words (memop.c) ---- */
 bool sg_memop_ready(const struct sg_op *op);

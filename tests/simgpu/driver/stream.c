@@ -188,6 +188,11 @@ SG_CALL(cuEventCreate, (CUevent * out, unsigned flags), (out, flags))
              CUDA_ERROR_INVALID_VALUE);
     struct sg_event *e = calloc(1, sizeof *e);
     SG_CHECK(e, CUDA_ERROR_OUT_OF_MEMORY);
+    CUresult r = flags & CU_EVENT_INTERPROCESS ? sg_shared_event_new(&e->shared) : CUDA_SUCCESS;
+    if (r != CUDA_SUCCESS) {
+        free(e);
+        return r;
+    }
     e->ctx = c;
     e->flags = flags;
     sg_handle_add(SG_H_EVENT, e);
@@ -201,6 +206,7 @@ static CUresult event_destroy(CUevent he)
     SG_CHECK(e, CUDA_ERROR_INVALID_HANDLE);
     sg_handle_drop(SG_H_EVENT, e);
     sg_op_unref(e->op);
+    sg_shared_event_unref(e->shared);
     free(e->nodes);
     free(e);
     return CUDA_SUCCESS;
@@ -225,7 +231,8 @@ static CUresult record(CUevent he, CUstream hs, unsigned flags)
     if (s->capture && !(flags & CU_EVENT_RECORD_EXTERNAL))
         return sg_capture_event_record(s, e);
     SG_CHECK(!s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    struct sg_op *op = sg_op_new(SG_OP_EVENT, SG_ENG_NONE);
+    struct sg_op *op = e->shared ? sg_shared_event_op(e->shared, false)
+                                 : sg_op_new(SG_OP_EVENT, SG_ENG_NONE);
     SG_CHECK(op, CUDA_ERROR_OUT_OF_MEMORY);
     op->refs++;
     sg_op_unref(e->op);
@@ -249,7 +256,7 @@ SG_CALL(cuEventQuery, (CUevent he), (he))
     SG_CHECK(e, CUDA_ERROR_INVALID_HANDLE);
     SG_CHECK(!e->captured, CUDA_ERROR_CAPTURED_EVENT);
     SG_CHECK(!sg_capture_blocks(e->ctx), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    bool done = sg_poll(e->op);
+    bool done = sg_poll(e->op) && (!e->shared || sg_shared_event_done(e->shared));
     SG_CHECK(e->ctx->sticky == CUDA_SUCCESS, e->ctx->sticky);
     return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
@@ -262,6 +269,8 @@ SG_CALL(cuEventSynchronize, (CUevent he), (he))
     SG_CHECK(!sg_capture_blocks(e->ctx), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     struct sg_ctx *c = e->ctx;
     SG_TRY(sg_wait(e->op));
+    if (e->shared)
+        sg_shared_event_wait(e->shared);
     sg_pool_idle();
     return c->sticky;
 }
@@ -295,9 +304,10 @@ SG_CALL_S(cuStreamWaitEvent, cuStreamWaitEvent_ptsz, (CUstream hs, CUevent he, u
     SG_TRY(sg_stream_of(hs, &s));
     if (s->capture || e->captured)
         return sg_capture_event_wait(s, e);
-    if (!e->op)
+    if (!e->op && !e->shared)
         return CUDA_SUCCESS;
-    struct sg_op *op = sg_op_new(SG_OP_NOP, SG_ENG_NONE);
+    struct sg_op *op = e->shared ? sg_shared_event_op(e->shared, true)
+                                 : sg_op_new(SG_OP_NOP, SG_ENG_NONE);
     SG_CHECK(op, CUDA_ERROR_OUT_OF_MEMORY);
     sg_enqueue_wait(s, op, e->op);
     sg_op_unref(op);

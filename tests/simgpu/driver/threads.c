@@ -135,7 +135,7 @@ static void *keep_going(void *unused)
         seen = sg.entered;
         for (const struct thread *w = threads; w; w = w->next)
             quiet = quiet && !w->waits;
-        while (quiet && (sg.hostfns_pending || sg.parked) && seen == sg.entered && sg_play_one())
+        while (quiet && (sg.hostfns_pending || sg.parked || sg.shared_records) && seen == sg.entered && sg_play_one())
             ;
     }
     return unused;

@@ -2,6 +2,7 @@
 #include "gpu.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -149,4 +150,96 @@ Test(processes, exported_handles_name_the_same_bytes)
     OK(cuMemCreate(&plain, G, &prop, 0));
     FAILS(cuMemExportToShareableHandle(&fd, plain, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
           CUDA_ERROR_INVALID_VALUE);
+}
+
+/* ---- events of two processes ---- */
+struct shared {
+    CUipcMemHandle memory;
+    CUipcEventHandle ready, taken;
+};
+#define ROUNDS 20
+
+/* In each round: adds one behind the other process's work, and tells it when that is done. */
+static void partner(struct pipes *p)
+{
+    struct shared h;
+    CUdeviceptr a;
+    CUevent ready, taken;
+    CUstream s;
+    char go;
+    hear(p->to[0], &h, sizeof h);
+    struct gpu g = START(F, "SIMGPU_SEED", "3");
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuIpcOpenMemHandle(&a, h.memory, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    OK(cuIpcOpenEventHandle(&ready, h.ready));
+    OK(cuIpcOpenEventHandle(&taken, h.taken));
+    for (int k = 0; k < ROUNDS; k++) {
+        hear(p->to[0], &go, 1);
+        OK(cuStreamWaitEvent(s, ready, 0));
+        gpu_add(&g, a, 1, 1, s);
+        OK(cuEventRecord(taken, s));
+        tell(p->from[1], &go, 1); /* no call follows: the device works on by itself */
+    }
+    hear(p->to[0], &go, 1);
+    OK(cuEventDestroy(ready));
+    OK(cuEventDestroy(taken));
+    OK(cuIpcCloseMemHandle(a));
+}
+Test(processes, events_order_two_processes, .timeout = 60)
+{
+    struct pipes p;
+    struct shared h;
+    CUdeviceptr a;
+    CUevent ready, taken;
+    CUstream s;
+    unsigned v = 0;
+    char go = 1;
+    pid_t child = start(&p, partner);
+    struct gpu g = START(F, "SIMGPU_SEED", "5");
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&a, 4));
+    OK(cuMemsetD32(a, 0, 1));
+    OK(cuCtxSynchronize()); /* the stream does not wait for the default one */
+    OK(cuEventCreate(&ready, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+    OK(cuEventCreate(&taken, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+    OK(cuIpcGetMemHandle(&h.memory, a));
+    OK(cuIpcGetEventHandle(&h.ready, ready));
+    OK(cuIpcGetEventHandle(&h.taken, taken));
+    OK(cuEventQuery(ready)); /* never recorded */
+    tell(p.to[1], &h, sizeof h);
+    for (unsigned k = 0; k < ROUNDS; k++) {
+        for (int n = 0; n < 5; n++)
+            gpu_add(&g, a, 1, 1, s);
+        OK(cuEventRecord(ready, s));
+        tell(p.to[1], &go, 1); /* that it was recorded is for the programs to know */
+        hear(p.from[0], &go, 1);
+        if (k % 2) {
+            OK(cuEventSynchronize(taken));
+            OK(cuEventQuery(taken));
+        } else {
+            OK(cuStreamWaitEvent(s, taken, 0));
+        }
+        OK(cuMemcpyDtoHAsync(&v, a, 4, s));
+        OK(cuStreamSynchronize(s));
+        cr_assert_eq(v, 6 * (k + 1), "round %u: %u", k, v);
+    }
+    tell(p.to[1], &go, 1);
+    finish(child);
+}
+
+Test(processes, event_handles_are_checked)
+{
+    START(F);
+    CUevent e, plain;
+    CUipcEventHandle h;
+    FAILS(cuEventCreate(&e, CU_EVENT_INTERPROCESS), CUDA_ERROR_INVALID_VALUE);
+    OK(cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
+    FAILS(cuIpcGetEventHandle(&h, plain), CUDA_ERROR_INVALID_VALUE);
+    OK(cuEventCreate(&e, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+    OK(cuIpcGetEventHandle(&h, e));
+    FAILS(cuIpcOpenEventHandle(&plain, h), CUDA_ERROR_INVALID_CONTEXT);
+    memset(&h, 0x5a, sizeof h);
+    FAILS(cuIpcOpenEventHandle(&plain, h), CUDA_ERROR_INVALID_VALUE);
+    OK(cuEventDestroy(e));
+    FAILS(cuIpcGetEventHandle(&h, e), CUDA_ERROR_INVALID_HANDLE);
 }
