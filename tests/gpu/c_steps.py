@@ -95,7 +95,7 @@ def trainer_bits(kit):
         yield {"net": "all", "result": f"not run: {reason}"}
         return
     functional = kit.place.simulated
-    for net, args in SMALL_NETS if functional else REAL_NETS:
+    for net, args in kit.choose(SMALL_NETS if functional else REAL_NETS):
         native = train(kit, net, args, functional=functional)
         recorded = train(kit, net, args, vmem=True, functional=functional, VMEM_POLICY="none", iters=3)
         peak = int(recorded.stats.get("peak_block_bytes", 0))
@@ -105,7 +105,8 @@ def trainer_bits(kit):
         need = largest_op(kit, net, args)
         for share in SHARES:
             budget = peak * share // 100
-            r = train(kit, net, args, vmem=True, functional=functional, VMEM_BUDGET=budget)
+            r = train(kit, net, args, vmem=True, functional=functional, VMEM_BUDGET=budget,
+                      VMEM_PLAN_WAIT=1)
             yield {"net": net, "share": share, "budget_bytes": budget, "out_bytes": int(r.stats.get("out_bytes", 0)),
                    "planned": int(r.stats.get("planned_iterations", 0)), "result": compare(native, r, budget, need)}
 

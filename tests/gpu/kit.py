@@ -96,22 +96,23 @@ def arguments():
                    help=f"time for all of it, and with it the limits of steps and programs ({SECONDS})")
     p.add_argument("--preset", default="a100-40g", help="of the simulated GPU")
     p.add_argument("--python", default=os.environ.get("VMEM_PYTHON") or "python3", help="with PyTorch")
+    p.add_argument("--out", help="folder of the results (build/gpu)")
     p.add_argument("--build", default=str(ROOT / os.environ.get("VMEM_BUILD_DIR", "build")))
     return p.parse_args()
 
 
 def main():
     args = arguments()
-    if not args.rehearse and not real_gpu():
-        print("there is no GPU here (nvidia-smi -L lists none); --rehearse runs on the simulated one")
-        return 77
     build = pathlib.Path(args.build)
     for needed in ("cuda_hooks/libvmem.so", "tests/gpu/measure", "tests/trainers/trainer", "tools/vmem"):
         if not (build / needed).exists():
             print(f"{build / needed} is missing: meson setup build && ninja -C build")
             return 1
-    out = build / "gpu"
-    out.mkdir(exist_ok=True)
+    if not args.rehearse and not real_gpu(build):
+        print("there is no GPU here (the driver names none); --rehearse runs on the simulated one")
+        return 77
+    out = pathlib.Path(args.out or build / "gpu")
+    out.mkdir(parents=True, exist_ok=True)
     (out / "log.txt").unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix="vmem-gpu-") as scratch:
         place = Place(build, args.python, args.rehearse, args.preset)

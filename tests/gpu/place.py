@@ -1,5 +1,6 @@
 """Where the kit runs: a real GPU or the simulated one; libraries, Python, environments of its programs."""
 import glob
+import json
 import os
 import pathlib
 import re
@@ -71,7 +72,7 @@ class Place:
         """Of a PyTorch program: its own libraries, or the stand-ins for them."""
         env = self.base()
         if self.simulated:
-            env["SIMGPU_PRESET"] = self.preset
+            env.update(SIMGPU_PRESET=self.preset, OMP_NUM_THREADS="1")
             env = sim_env.environment(self.build, sim_env.cuda_major(self.python), vmem, env)
         elif vmem:
             env["LD_PRELOAD"] = str(self.libvmem)
@@ -90,19 +91,28 @@ class Place:
         """Card, driver and versions, for the head of the table."""
         if self.simulated:
             return {"card": f"simulated {self.preset}", "driver": "simulated"}
-        query = "name,driver_version,memory.total,pcie.link.gen.max,pcie.link.width.max"
-        try:
-            r = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"],
-                               capture_output=True, text=True, timeout=60)
-            parts = [p.strip() for p in r.stdout.splitlines()[0].split(",")]
-        except (OSError, subprocess.TimeoutExpired, IndexError):
-            return {"card": "unknown (nvidia-smi did not answer)", "driver": "unknown"}
-        return {"card": f"{parts[0]}, {parts[2]}", "driver": parts[1], "link": f"PCIe {parts[3]} x{parts[4]}"}
+        found = device(self.build, self.c_environment(False)) or {}
+        facts = {"card": f"{found.get('device/name')}, {found.get('device/memory', 0) / (1 << 30):.0f} GiB",
+                 "driver": f"of CUDA {found.get('device/driver-api', 0) / 1000:g}"}
+        try:  # the kernel's part says its version here; a container may not
+            text = pathlib.Path("/proc/driver/nvidia/version").read_text()
+            facts["kernel module"] = re.search(r"\d+\.\d+(\.\d+)?", text).group(0)
+        except (OSError, AttributeError):
+            pass
+        return facts
 
 
-def real_gpu():
+def device(build, env):
+    """What the driver says of its first card, by the names of `measure device`; None where there is none."""
     try:
-        r = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60)
+        r = subprocess.run([pathlib.Path(build) / "tests" / "gpu" / "measure", "device"], env=env,
+                           capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return r.returncode == 0 and re.search(r"^GPU 0:", r.stdout, re.M) is not None
+        return None
+    lines = [json.loads(line) for line in r.stdout.splitlines()] if r.returncode == 0 else []
+    return {line["name"]: line["value"] for line in lines} or None
+
+
+def real_gpu(build):
+    found = device(build, dict(os.environ))
+    return found is not None and "(simulated)" not in found["device/name"]

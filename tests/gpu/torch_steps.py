@@ -16,8 +16,12 @@ ITERATIONS = 12
 
 def ready(kit):
     """None, or why PyTorch cannot run here."""
+    try:
+        env = kit.place.torch_environment(False)
+    except SystemExit as e:  # what sim_env.py says of a Python without torch
+        return str(e)
     r = kit.clock.run([kit.place.python, "-c", "import torch; print(torch.__version__, torch.version.cuda, "
-                       "torch.cuda.is_available())"], kit.place.torch_environment(False), 120, kit.log)
+                       "torch.cuda.is_available())"], env, 120, kit.log)
     if r.rc:
         return f"{kit.place.python} has no PyTorch: {r.why()}"
     version, cuda, available = r.out.split()[-3:]
@@ -65,7 +69,8 @@ def torch_bits(kit):
             continue
         for share in SHARES:
             budget = native.peak * share // 100
-            r = train(kit, script, batch, "--deterministic", "--checksum", vmem=True, VMEM_BUDGET=budget)
+            r = train(kit, script, batch, "--deterministic", "--checksum", vmem=True, VMEM_BUDGET=budget,
+                      VMEM_PLAN_WAIT=1)
             yield {"script": script, "share": share, "budget_bytes": budget,
                    "native_ms": native.ms, "ms": r.ms, "native_cpu_ms": native.cpu, "cpu_ms": r.cpu,
                    "out_bytes": int(r.stats.get("out_bytes", 0)),
@@ -95,7 +100,7 @@ def torch_speed(kit):
                    "result": "passed" if r.good else "out of memory" if r.out_of_memory else f"FAILED: {r.why()}"}
 
 
-def largest(kit, trial, first, most):
+def largest(trial, first, most):
     """The largest batch for which `trial` succeeds, to within an eighth; 0 if even the first does not."""
     good, bad = 0, None
     batch = first
@@ -127,7 +132,7 @@ def torch_batch(kit):
             r = train(kit, "resnet50", batch, iterations=3, limit=60, **how)
             tried.append({"batch": batch, "ms": r.ms, "result": "fits" if r.good else r.why()})
             return r.good
-        found = largest(kit, trial, first, 4096)
+        found = largest(trial, first, 4096)
         yield {"script": "resnet50", "memory_bytes": memory, "way": name, "largest_batch": found, "tried": tried,
                "gain": found / natively if natively else None,
                "result": "passed" if found else f"FAILED: {tried[-1]['result']}"}

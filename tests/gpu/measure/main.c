@@ -9,6 +9,7 @@ static const struct {
     const char *name, *what;
     void (*run)(void);
 } steps[] = {
+    {"device", "the card and its driver", step_device},
     {"vmm", "create, map, access, unmap, release of 2..256 MiB, idle", step_vmm},
     {"vmm-busy", "the same beside a kernel and copies; which of them wait", step_vmm_busy},
     {"mappings", "one more mapping with 1,000 to 100,000 alive", step_mappings},

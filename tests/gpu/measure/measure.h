@@ -88,6 +88,7 @@ CUresult give_access(CUdeviceptr at, size_t bytes);
 
 /* ---- the steps */
 
+void step_device(void);
 void step_vmm(void);
 void step_vmm_busy(void);
 void step_mappings(void);

@@ -1,8 +1,42 @@
-/* What the driver says of addresses, tensor maps and parameters. */
+/* What the driver says of the card, of addresses, tensor maps and parameters. */
 #include "measure.h"
 
 #include <stdio.h>
 #include <string.h>
+
+void step_device(void)
+{
+    static const struct {
+        CUdevice_attribute id;
+        const char *name;
+    } asked[] = {
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, "compute-capability-major"},
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, "compute-capability-minor"},
+        {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, "copy-engines"},
+        {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, "virtual-memory"},
+        {CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, "host-numa-node"},
+        {CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, "host-numa-virtual-memory"},
+        {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, "pageable-memory-access"},
+        {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, "uses-host-page-tables"},
+    };
+    char name[256] = "";
+    int version = 0;
+    size_t bytes = 0;
+    must(cu.DeviceGetName(name, sizeof name, device));
+    must(cu.DriverGetVersion(&version));
+    must(cu.DeviceTotalMem(&bytes, device));
+    report_text(name, "device/name");
+    report_number(version, "", "device/driver-api");
+    report_number((double)bytes, "B", "device/memory");
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        int value = 0;
+        CUresult r = cu.DeviceGetAttribute(&value, asked[i].id, device);
+        if (r == CUDA_SUCCESS)
+            report_number(value, "", "device/%s", asked[i].name);
+        else
+            report_text(result_name(r), "device/%s", asked[i].name);
+    }
+}
 
 static const struct {
     CUpointer_attribute id;
