@@ -318,6 +318,7 @@ bool sg_poll(struct sg_op *op)
             uint64_t next = time_next();
             if (next != UINT64_MAX && next > sg.host_ns)
                 sg.host_ns = next;
+            sg.poll_epoch++; /* whatever else the program polls, it looks at that before the next jump */
             sg_advance();
         }
     }

@@ -378,6 +378,40 @@ Test(clock, copies_overlap_kernels)
     cr_assert_float_eq(ms_between(a, c), 20.0, 0.1);
 }
 
+/* Real polls take no time beside a copy: whoever looks at several things in turn sees each copy end before
+ * the next one has. */
+Test(clock, a_poller_of_several_events_misses_none)
+{
+    struct gpu g = START("SIMGPU_PRESET", "titanx-12g");
+    CUevent copied[4], late[2];
+    CUstream s;
+    CUdeviceptr d;
+    void *h;
+    size_t n = (size_t)16 << 20;
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&d, n));
+    OK(cuMemAllocHost(&h, n));
+    for (int i = 0; i < 2; i++) {
+        gpu_work(&g, 20e6, 0, 0, NULL);
+        OK(cuEventCreate(&late[i], 0));
+        OK(cuEventRecord(late[i], NULL));
+    }
+    for (int i = 0; i < 4; i++) {
+        OK(cuEventCreate(&copied[i], 0));
+        OK(cuMemcpyDtoHAsync(h, d, n, s));
+        OK(cuEventRecord(copied[i], s));
+    }
+    for (int i = 0, polls = 0; i < 4; polls++) {
+        cr_assert_lt(polls, 1000);
+        if (cuEventQuery(copied[i]) == CUDA_SUCCESS) {
+            i++;
+            cr_assert(i == 4 || cuEventQuery(copied[i]) == CUDA_ERROR_NOT_READY, "copy %d", i);
+        }
+        for (int k = 0; k < 2; k++)
+            FAILS(cuEventQuery(late[k]), CUDA_ERROR_NOT_READY);
+    }
+}
+
 Test(clock, both_directions_cost_each_other)
 {
     START("SIMGPU_PRESET", "a100-40g");
