@@ -10,6 +10,7 @@
 #ifndef VM_PLANNER_MODEL_H
 #define VM_PLANNER_MODEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -148,6 +149,7 @@ struct vm_machine {
     double copy_latency_ns;   /* fixed cost of one copy on its engine                */
     double map_ns, unmap_ns, access_ns;   /* host cost for each page mapped / unmapped / made accessible */
     double call_ns;           /* host cost of one driver call                        */
+    bool unmap_waits;         /* unmapping waits for the device: done between ops only */
 };
 
 struct vm_trace {

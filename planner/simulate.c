@@ -5,63 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim_queue.h"
-#include "use_heap.h"
+#include "sim_state.h"
 
 #define RUN_AHEAD 1024u /* ops a host may have issued that the device has not finished */
 #define IDLE DBL_MAX
-
-struct sim_unit {
-    uint32_t res;    /* pages [0, res) are on the device, those on their way out included */
-    uint32_t leaving, coming; /* pages of the copies in flight                           */
-    uint32_t clean;  /* pages [npages - clean, npages) have a valid host copy             */
-    uint32_t use;    /* last use issued, VM_NONE before the first                         */
-    uint32_t stamp;  /* of its entry in the victims' heap                                 */
-    uint32_t queued; /* pages asked to leave whose copies have not begun                  */
-    uint32_t asked;  /* pages that queued moves will fetch                                */
-    uint64_t busy;   /* absolute op after which it is idle, plus 1                         */
-    uint64_t wanted; /* absolute op that the host stands before and that uses it, plus 1   */
-    bool dead;       /* contents dead; pages still attached are the pool's to reclaim      */
-};
-
-struct engine {
-    bool busy;
-    double rem_bytes, fixed_ns; /* what is left of the copy in flight */
-    struct vm_sim_request job;         /* npages = pages of this copy        */
-};
-
-struct sim {
-    const struct vm_page_units *u;
-    const struct vm_machine *m;
-    const struct vm_move *moves;
-    size_t nmoves;
-    struct vm_sim_options opt;
-    uint32_t *move_first; /* nops + 1 */
-    uint32_t nops;
-    struct sim_unit *su;
-    uint32_t *owner; /* per page: dead unit whose chunk is still attached, or VM_NONE */
-    uint32_t *graveyard; /* dead units, oldest first (ring) */
-    size_t grave_head, grave_tail, grave_cap;
-    uint64_t free_pages, dead_pages, capacity;
-    double now, host;
-    double *end_at; /* ring over RUN_AHEAD ops */
-    uint64_t issued, finished; /* absolute ops */
-    double last_end;
-    struct vm_sim_requests out, in, urgent;
-    struct vm_sim_dones out_done, in_done;
-    struct engine eo, ei;
-    struct vm_use_heap heap;
-    struct vm_use_entry *kept; /* entries passed over in one search */
-    size_t nkept, cap_kept;
-    uint64_t waiting_op; /* the op the host stands before */
-    bool waiting_room;   /* it lacks chunks for new contents */
-    bool failed;
-    /* measured */
-    uint64_t out_pages, in_pages, demand_pages, peak;
-    double area, area_at;
-    double iter_start;
-    double *start_ns, *out_done_ns;
-};
 
 static uint64_t capacity_of(const struct vm_page_units *u, const struct vm_machine *m,
                             const struct vm_sim_options *opt)
@@ -71,165 +18,21 @@ static uint64_t capacity_of(const struct vm_page_units *u, const struct vm_machi
 
 /* ---- queues ---------------------------------------------------------------------------------*/
 
-static void push(struct sim *s, struct vm_sim_requests *q, struct vm_sim_request r)
+static void push(struct vm_sim *s, struct vm_sim_requests *q, struct vm_sim_request r)
 {
     if (vm_sim_requests_push(q, r))
         s->failed = true;
 }
 
-static void push_done(struct sim *s, struct vm_sim_dones *q, struct vm_sim_done d)
+static void push_done(struct vm_sim *s, struct vm_sim_dones *q, struct vm_sim_done d)
 {
     if (vm_sim_dones_push(q, d))
         s->failed = true;
 }
 
-/* ---- chunks ---------------------------------------------------------------------------------*/
-
-static void account(struct sim *s)
-{
-    uint64_t used = s->capacity - s->free_pages - s->dead_pages;
-
-    if (s->now > s->area_at) {
-        s->area += (double)used * (s->now - s->area_at);
-        s->area_at = s->now;
-    }
-    if (used > s->peak)
-        s->peak = used;
-}
-
-static uint64_t slot_of(const struct sim *s, uint32_t unit)
-{
-    return s->u->units[unit].page - s->u->first_page;
-}
-
-/* The blocks of a unit are freed once its last op is issued: whoever comes to the same place next, in
- * stream order, takes over the chunks at once; anybody else must wait until the op is done. */
-static void let_go(struct sim *s, uint32_t unit)
-{
-    struct sim_unit *x = &s->su[unit];
-
-    for (uint32_t i = 0; i < x->res; i++)
-        s->owner[slot_of(s, unit) + i] = unit;
-    x->res = 0;
-}
-
-/* The unit's last op is done: the chunks still at its place are dead. */
-static void bury(struct sim *s, uint32_t unit)
-{
-    struct sim_unit *x = &s->su[unit];
-    uint32_t n = 0;
-
-    let_go(s, unit);
-    x->dead = true;
-    for (uint32_t i = 0; i < s->u->units[unit].npages; i++)
-        n += s->owner[slot_of(s, unit) + i] == unit;
-    if (!n)
-        return;
-    account(s);
-    s->dead_pages += n;
-    account(s);
-    if (s->grave_tail - s->grave_head == s->grave_cap) {
-        size_t cap = 2 * s->grave_cap;
-        uint32_t *p = malloc(cap * sizeof *p);
-        if (!p) {
-            s->failed = true;
-            return;
-        }
-        for (size_t i = 0; i < s->grave_cap; i++)
-            p[i] = s->graveyard[(s->grave_head + i) % s->grave_cap];
-        free(s->graveyard);
-        s->graveyard = p;
-        s->grave_head = 0;
-        s->grave_tail = s->grave_cap;
-        s->grave_cap = cap;
-    }
-    s->graveyard[s->grave_tail++ % s->grave_cap] = unit;
-}
-
-/* Takes n chunks from the free ones, then from dead pages, oldest first. The caller has checked. */
-static void take_chunks(struct sim *s, uint64_t n)
-{
-    uint64_t f = n < s->free_pages ? n : s->free_pages;
-
-    account(s);
-    s->free_pages -= f;
-    n -= f;
-    while (n && s->grave_head < s->grave_tail) {
-        uint32_t unit = s->graveyard[s->grave_head % s->grave_cap];
-        uint64_t base = slot_of(s, unit);
-        bool left = false;
-        for (uint32_t i = 0; i < s->u->units[unit].npages && s->su[unit].dead; i++) {
-            if (s->owner[base + i] != unit)
-                continue;
-            if (!n) {
-                left = true;
-                break;
-            }
-            s->owner[base + i] = VM_NONE;
-            s->dead_pages--;
-            s->host += s->m->unmap_ns;
-            n--;
-        }
-        if (!left)
-            s->grave_head++;
-    }
-    account(s);
-}
-
-/* Chunks at the unit's place that its predecessor there has let go but not finished with. */
-static uint32_t inherited(const struct sim *s, uint32_t unit)
-{
-    uint64_t base = slot_of(s, unit);
-    uint32_t n = 0;
-
-    for (uint32_t i = s->su[unit].res; i < s->u->units[unit].npages; i++)
-        n += s->owner[base + i] != VM_NONE && !s->su[s->owner[base + i]].dead;
-    return n;
-}
-
-/* Gives the unit the pages it lacks, contents undefined. */
-static void provide(struct sim *s, uint32_t unit)
-{
-    struct sim_unit *x = &s->su[unit];
-    uint64_t base = slot_of(s, unit);
-    uint32_t need = 0;
-
-    account(s);
-    for (uint32_t i = x->res; i < s->u->units[unit].npages; i++) {
-        uint32_t o = s->owner[base + i];
-        if (o == VM_NONE) {
-            need++;
-            continue;
-        }
-        s->dead_pages -= s->su[o].dead;
-        s->owner[base + i] = VM_NONE;
-    }
-    take_chunks(s, need);
-    s->host += need * (s->m->map_ns + s->m->access_ns);
-    x->res = s->u->units[unit].npages;
-    x->dead = false;
-    account(s);
-}
-
-/* A page that comes back finds its place held by an earlier unit only before the first whole iteration:
- * then that chunk is let go. */
-static void clear_place(struct sim *s, uint32_t unit)
-{
-    uint64_t base = slot_of(s, unit);
-
-    for (uint32_t i = 0; i < s->u->units[unit].npages; i++) {
-        uint32_t o = s->owner[base + i];
-        if (o == VM_NONE || !s->su[o].dead || o == unit)
-            continue;
-        s->owner[base + i] = VM_NONE;
-        s->dead_pages--;
-        s->free_pages++;
-    }
-}
-
 /* ---- engines --------------------------------------------------------------------------------*/
 
-static double rate(const struct sim *s, bool out)
+static double rate(const struct vm_sim *s, bool out)
 {
     bool both = s->eo.busy && s->ei.busy;
 
@@ -238,18 +41,18 @@ static double rate(const struct sim *s, bool out)
     return both && s->m->in_duplex_bps > 0 ? s->m->in_duplex_bps : s->m->in_bps;
 }
 
-static double engine_end(const struct sim *s, bool out)
+static double engine_end(const struct vm_sim *s, bool out)
 {
-    const struct engine *e = out ? &s->eo : &s->ei;
+    const struct vm_sim_engine *e = out ? &s->eo : &s->ei;
 
     if (!e->busy)
         return IDLE;
     return s->now + e->fixed_ns + e->rem_bytes / rate(s, out) * 1e9;
 }
 
-static void progress(struct sim *s, bool out, double dt)
+static void progress(struct vm_sim *s, bool out, double dt)
 {
-    struct engine *e = out ? &s->eo : &s->ei;
+    struct vm_sim_engine *e = out ? &s->eo : &s->ei;
 
     if (!e->busy)
         return;
@@ -260,17 +63,17 @@ static void progress(struct sim *s, bool out, double dt)
         e->rem_bytes = 0;
 }
 
-static void advance_to(struct sim *s, double t)
+static void advance_to(struct vm_sim *s, double t)
 {
     if (t > s->now) {
         progress(s, true, t - s->now);
         progress(s, false, t - s->now);
-        account(s);
+        vm_sim_account(s);
         s->now = t;
     }
 }
 
-static void start_copy(struct sim *s, struct engine *e, struct vm_sim_request job)
+static void start_copy(struct vm_sim *s, struct vm_sim_engine *e, struct vm_sim_request job)
 {
     e->busy = true;
     e->rem_bytes = (double)job.npages * (double)s->u->page_bytes;
@@ -278,11 +81,11 @@ static void start_copy(struct sim *s, struct engine *e, struct vm_sim_request jo
     e->job = job;
 }
 
-static void start_out(struct sim *s)
+static void start_out(struct vm_sim *s)
 {
     while (!s->eo.busy && s->out.head < s->out.tail) {
         struct vm_sim_request *r = &s->out.r[s->out.head];
-        struct sim_unit *x = &s->su[r->unit];
+        struct vm_sim_unit *x = &s->su[r->unit];
         uint32_t can = x->res - x->leaving;
         uint32_t n = r->npages < can ? r->npages : can;
         if (x->use != r->use || x->dead || x->coming || !n) {
@@ -313,19 +116,19 @@ static void start_out(struct sim *s)
 
 /* Room for a fetch: while the host stands before an op that lacks chunks for new contents, a later
  * op's fetch must not take them. */
-static bool may_fetch(const struct sim *s, const struct vm_sim_request *r)
+static bool may_fetch(const struct vm_sim *s, const struct vm_sim_request *r)
 {
     return !s->waiting_room || r->need <= s->waiting_op;
 }
 
-static void start_in(struct sim *s)
+static void start_in(struct vm_sim *s)
 {
     while (!s->ei.busy) {
         struct vm_sim_requests *q = s->urgent.head < s->urgent.tail ? &s->urgent : &s->in;
         if (q->head == q->tail)
             return;
         struct vm_sim_request *r = &q->r[q->head];
-        struct sim_unit *x = &s->su[r->unit];
+        struct vm_sim_unit *x = &s->su[r->unit];
         uint32_t total = s->u->units[r->unit].npages;
         uint32_t lack = x->dead ? 0 : total - x->res - x->coming;
         uint32_t n = r->npages < lack ? r->npages : lack;
@@ -338,15 +141,15 @@ static void start_in(struct sim *s)
             continue;
         }
         if (!x->res && !x->coming)
-            clear_place(s, r->unit);
-        uint64_t room = s->free_pages + s->dead_pages;
+            vm_sim_clear_place(s, r->unit);
+        uint64_t room = vm_sim_at_hand(s);
         if (!room || !may_fetch(s, r))
             return;
         if (n > room)
             n = (uint32_t)room;
         if (n > s->opt.batch_pages)
             n = s->opt.batch_pages;
-        take_chunks(s, n);
+        vm_sim_take(s, n);
         struct vm_sim_request job = *r;
         job.npages = n;
         r->npages -= n;
@@ -356,11 +159,11 @@ static void start_in(struct sim *s)
             job.move = 0;
         x->coming += n;
         start_copy(s, &s->ei, job);
-        account(s);
+        vm_sim_account(s);
     }
 }
 
-static void kick(struct sim *s)
+static void kick(struct vm_sim *s)
 {
     start_out(s);
     start_in(s);
@@ -368,29 +171,37 @@ static void kick(struct sim *s)
 
 /* ---- events ---------------------------------------------------------------------------------*/
 
-static void finish_out(struct sim *s)
+static void unmap_parked(struct vm_sim *s)
+{
+    s->host += (double)s->parked * s->m->unmap_ns;
+    s->free_pages += s->parked;
+    s->parked = 0;
+}
+
+static void finish_out(struct vm_sim *s)
 {
     struct vm_sim_done d = s->out_done.d[s->out_done.head++];
-    struct sim_unit *x = &s->su[d.unit];
+    struct vm_sim_unit *x = &s->su[d.unit];
     uint32_t total = s->u->units[d.unit].npages;
 
-    account(s);
+    vm_sim_account(s);
     x->leaving -= d.npages;
     x->res -= d.npages;
     if (x->clean < total - x->res)
         x->clean = total - x->res;
-    s->free_pages += d.npages;
-    s->host += d.npages * s->m->unmap_ns;
-    account(s);
+    s->parked += d.npages;
+    if (!s->m->unmap_waits)
+        unmap_parked(s);
+    vm_sim_account(s);
     if (s->out_done_ns && d.move != VM_NONE)
         s->out_done_ns[d.move] = d.at - s->iter_start;
 }
 
 /* A unit that came back before its use may be a victim again, though the last resort. */
-static void enlist(struct sim *s, uint32_t unit)
+static void enlist(struct vm_sim *s, uint32_t unit)
 {
     const struct vm_page_unit *un = &s->u->units[unit];
-    struct sim_unit *x = &s->su[unit];
+    struct vm_sim_unit *x = &s->su[unit];
     unsigned wraps;
     uint32_t next = x->use == VM_NONE ? un->use : vm_page_next_use(s->u, un, x->use, &wraps);
 
@@ -402,10 +213,10 @@ static void enlist(struct sim *s, uint32_t unit)
         s->failed = true;
 }
 
-static void finish_in(struct sim *s)
+static void finish_in(struct vm_sim *s)
 {
     struct vm_sim_done d = s->in_done.d[s->in_done.head++];
-    struct sim_unit *x = &s->su[d.unit];
+    struct vm_sim_unit *x = &s->su[d.unit];
 
     x->coming -= d.npages;
     x->res += d.npages;
@@ -413,13 +224,13 @@ static void finish_in(struct sim *s)
     s->host += d.npages * (s->m->map_ns + s->m->access_ns);
 }
 
-static void ask_out(struct sim *s, uint32_t unit, uint32_t npages, uint32_t move)
+static void ask_out(struct vm_sim *s, uint32_t unit, uint32_t npages, uint32_t move)
 {
     push(s, &s->out, (struct vm_sim_request){unit, npages, s->su[unit].use, move, 0});
     s->su[unit].queued += npages;
 }
 
-static void op_finished(struct sim *s)
+static void op_finished(struct vm_sim *s)
 {
     uint64_t abs = s->finished++;
     uint32_t k = (uint32_t)(abs % s->nops);
@@ -427,13 +238,13 @@ static void op_finished(struct sim *s)
     for (uint32_t r = s->u->op_first[k]; r < s->u->op_first[k + 1]; r++) {
         struct vm_page_ref ref = s->u->refs[r];
         const struct vm_page_unit *un = &s->u->units[ref.unit];
-        struct sim_unit *x = &s->su[ref.unit];
+        struct vm_sim_unit *x = &s->su[ref.unit];
         if (x->use != ref.use || x->busy != abs + 1)
             continue;
         bool ends = !(un->flags & VM_UNIT_CYCLIC) && ref.use == un->use + un->nuses - 1;
         if (ends || (s->opt.knows_dead && !(un->flags & VM_UNIT_PINNED) &&
                      !(s->u->uses[ref.use].flags & VM_PU_LIVE_AFTER)))
-            bury(s, ref.unit);
+            vm_sim_bury(s, ref.unit);
     }
     for (uint32_t i = s->move_first[k]; i < s->move_first[k + 1]; i++) {
         const struct vm_move *mv = &s->moves[i];
@@ -443,7 +254,7 @@ static void op_finished(struct sim *s)
 }
 
 /* Lets the next event happen. False when nothing is under way. */
-static bool step(struct sim *s, double until)
+static bool step(struct vm_sim *s, double until)
 {
     double t_out = engine_end(s, true), t_in = engine_end(s, false);
     double t_op = IDLE, t_od = IDLE, t_id = IDLE;
@@ -465,7 +276,7 @@ static bool step(struct sim *s, double until)
         return false;
     advance_to(s, t);
     if (copy <= seen) {
-        struct engine *e = t_out <= t_in ? &s->eo : &s->ei;
+        struct vm_sim_engine *e = t_out <= t_in ? &s->eo : &s->ei;
         struct vm_sim_done d = {t, e->job.unit, e->job.npages, e->job.move};
         e->busy = false;
         if (e == &s->eo) {
@@ -493,7 +304,7 @@ static bool step(struct sim *s, double until)
 
 /* ---- the host thread ------------------------------------------------------------------------*/
 
-static bool needs_contents(const struct sim *s, const struct vm_page_unit *un, uint32_t use)
+static bool needs_contents(const struct vm_sim *s, const struct vm_page_unit *un, uint32_t use)
 {
     if (use > un->use)
         return (s->u->uses[use - 1].flags & VM_PU_LIVE_AFTER) != 0;
@@ -502,7 +313,7 @@ static bool needs_contents(const struct sim *s, const struct vm_page_unit *un, u
 }
 
 /* Is everything op k needs there, or can it be had at once? Asks for what is missing. */
-static bool ready(struct sim *s, uint32_t k)
+static bool ready(struct vm_sim *s, uint32_t k)
 {
     uint64_t room = 0;
     bool ok = true;
@@ -511,7 +322,7 @@ static bool ready(struct sim *s, uint32_t k)
     for (uint32_t r = s->u->op_first[k]; r < s->u->op_first[k + 1]; r++) {
         struct vm_page_ref ref = s->u->refs[r];
         const struct vm_page_unit *un = &s->u->units[ref.unit];
-        struct sim_unit *x = &s->su[ref.unit];
+        struct vm_sim_unit *x = &s->su[ref.unit];
         x->wanted = s->issued + 1;
         if (needs_contents(s, un, ref.use) && !x->dead) {
             x->use = ref.use; /* takes back what is queued to leave */
@@ -526,29 +337,30 @@ static bool ready(struct sim *s, uint32_t k)
             if (x->leaving || x->coming)
                 ok = false;
             x->use = ref.use;
-            room += un->npages - x->res - inherited(s, ref.unit);
+            room += un->npages - x->res - vm_sim_inherited(s, ref.unit);
         }
     }
-    s->waiting_room = s->free_pages + s->dead_pages < room;
+    s->room = room;
+    s->waiting_room = vm_sim_at_hand(s) < room;
     return ok && !s->waiting_room;
 }
 
 static bool is_current(void *arg, const struct vm_use_entry *e)
 {
-    const struct sim *s = arg;
+    const struct vm_sim *s = arg;
     return s->su[e->unit].stamp == e->stamp && s->su[e->unit].res;
 }
 
-static void issue(struct sim *s, uint32_t k)
+static void issue(struct vm_sim *s, uint32_t k)
 {
     s->host += s->m->call_ns;
     for (uint32_t r = s->u->op_first[k]; r < s->u->op_first[k + 1]; r++) {
         struct vm_page_ref ref = s->u->refs[r];
         const struct vm_page_unit *un = &s->u->units[ref.unit];
-        struct sim_unit *x = &s->su[ref.unit];
+        struct vm_sim_unit *x = &s->su[ref.unit];
         unsigned wraps;
         if (x->res < un->npages)
-            provide(s, ref.unit);
+            vm_sim_provide(s, ref.unit);
         x->dead = false;
         x->use = ref.use;
         x->busy = s->issued + 1;
@@ -556,7 +368,7 @@ static void issue(struct sim *s, uint32_t k)
             x->clean = 0;
         uint32_t next = vm_page_next_use(s->u, un, ref.use, &wraps);
         if (next == VM_NONE)
-            let_go(s, ref.unit);
+            vm_sim_let_go(s, ref.unit);
         if (next == VM_NONE || (un->flags & VM_UNIT_PINNED))
             continue;
         uint64_t key;
@@ -586,9 +398,9 @@ static void issue(struct sim *s, uint32_t k)
 }
 
 /* Pages that op k lacks beyond those that are free. */
-static uint64_t shortage(const struct sim *s, uint32_t k)
+static uint64_t shortage(const struct vm_sim *s, uint32_t k)
 {
-    uint64_t lack = 0, room = s->free_pages + s->dead_pages;
+    uint64_t lack = 0, room = s->free_pages + s->parked + s->dead_pages;
 
     for (uint32_t r = s->u->op_first[k]; r < s->u->op_first[k + 1]; r++) {
         uint32_t unit = s->u->refs[r].unit;
@@ -598,7 +410,7 @@ static uint64_t shortage(const struct sim *s, uint32_t k)
 }
 
 /* Nothing under way will make room: evict what the rule names. */
-static bool demand(struct sim *s, uint32_t k)
+static bool demand(struct vm_sim *s, uint32_t k)
 {
     struct vm_use_entry e;
     uint64_t need = shortage(s, k);
@@ -606,7 +418,7 @@ static bool demand(struct sim *s, uint32_t k)
 
     s->nkept = 0;
     while (need && vm_use_heap_pop(&s->heap, &e)) {
-        struct sim_unit *x = &s->su[e.unit];
+        struct vm_sim_unit *x = &s->su[e.unit];
         if (x->stamp != e.stamp || x->dead || !x->res)
             continue;
         if (x->wanted != s->issued + 1 && x->busy <= s->finished && !x->leaving && !x->coming) {
@@ -637,7 +449,62 @@ static bool demand(struct sim *s, uint32_t k)
     return found;
 }
 
-static bool run_op(struct sim *s, uint32_t k)
+/* ---- where unmapping waits for the device -----------------------------------------------------*/
+
+static uint64_t pages_asked(const struct vm_sim_requests *q)
+{
+    uint64_t n = 0;
+
+    for (size_t i = q->head; i < q->tail && n < VM_RECYCLE_MOST; i++)
+        n += q->r[i].npages;
+    return n;
+}
+
+/* The device rests: what has left is unmapped, and as many dead pages as `wanted` chunks still take. */
+static void rest(struct vm_sim *s, uint64_t wanted)
+{
+    vm_sim_account(s);
+    if (s->host < s->now)
+        s->host = s->now;
+    unmap_parked(s);
+    if (wanted > s->free_pages)
+        vm_sim_reclaim(s, wanted - s->free_pages);
+    vm_sim_account(s);
+    kick(s);
+}
+
+/* Before op k: once the host is a little ahead, it lets the device come to rest if there is something
+ * to unmap that somebody waits for. */
+static void rest_between(struct vm_sim *s, uint32_t k)
+{
+    double ahead = s->last_end - (s->host > s->now ? s->host : s->now);
+    double limit = (double)VM_AHEAD_NS;
+    uint64_t wanted = pages_asked(&s->in);
+
+    if (s->opt.window_ns > 0 && s->opt.window_ns < limit)
+        limit = s->opt.window_ns;
+    if (ahead + (double)s->u->dur_ns[k] < limit || (!s->parked && (!wanted || !s->dead_pages)))
+        return;
+    while (s->finished < s->issued && step(s, IDLE))
+        ;
+    rest(s, wanted);
+}
+
+/* Op k lacks chunks, the device has nothing to do: unmaps, unless what leaves now is lacking too. */
+static bool rest_for_room(struct vm_sim *s)
+{
+    uint64_t wanted = s->room + pages_asked(&s->urgent), there = s->free_pages;
+
+    if (!s->m->unmap_waits || s->finished < s->issued || wanted <= there || !(s->parked + s->dead_pages) ||
+        (there + s->parked + s->dead_pages < wanted && s->eo.busy))
+        return false;
+    bool parked = s->parked > 0;
+    uint64_t dead = s->dead_pages;
+    rest(s, wanted);
+    return parked || s->dead_pages < dead; /* dead pages at the op's own place stay there */
+}
+
+static bool run_op(struct vm_sim *s, uint32_t k)
 {
     s->waiting_op = s->issued;
     while (step(s, s->host))
@@ -651,11 +518,13 @@ static bool run_op(struct sim *s, uint32_t k)
         ;
     if (s->opt.window_ns > 0 && s->finished < s->issued && s->host < s->last_end - s->opt.window_ns)
         s->host = s->last_end - s->opt.window_ns;
+    if (s->m->unmap_waits)
+        rest_between(s, k);
     while (!ready(s, k)) {
         if (s->failed)
             return false;
         kick(s);
-        if (!step(s, IDLE) && !demand(s, k))
+        if (!rest_for_room(s) && !step(s, IDLE) && !demand(s, k))
             return false;
     }
     s->waiting_room = false;
@@ -666,7 +535,7 @@ static bool run_op(struct sim *s, uint32_t k)
 
 /* ---- set-up ---------------------------------------------------------------------------------*/
 
-static int sim_init(struct sim *s)
+static int sim_init(struct vm_sim *s)
 {
     const struct vm_page_units *u = s->u;
 
@@ -702,7 +571,7 @@ static int sim_init(struct sim *s)
     return VM_OK;
 }
 
-static void sim_fini(struct sim *s)
+static void sim_fini(struct vm_sim *s)
 {
     free(s->su);
     free(s->owner);
@@ -718,7 +587,7 @@ static void sim_fini(struct sim *s)
     vm_use_heap_fini(&s->heap);
 }
 
-static int sim_run(struct sim *s, struct vm_sim_result *res)
+static int sim_run(struct vm_sim *s, struct vm_sim_result *res)
 {
     unsigned max = s->opt.max_iterations ? s->opt.max_iterations : 8;
     double before = 0, period = 0, earlier = 0, earliest = 0;
@@ -761,7 +630,7 @@ int vm_simulate(const struct vm_page_units *u, const struct vm_machine *m,
                 const struct vm_move *moves, size_t nmoves, const struct vm_sim_options *opt,
                 struct vm_sim_result *res, double *start_ns, double *out_done_ns)
 {
-    struct sim s = {.u = u, .m = m, .moves = moves, .nmoves = nmoves, .opt = *opt};
+    struct vm_sim s = {.u = u, .m = m, .moves = moves, .nmoves = nmoves, .opt = *opt};
     struct vm_sim_result r;
 
     s.start_ns = start_ns;

@@ -5,6 +5,8 @@
  * thread that issues the ops, maps and unmaps pages and cannot issue an op before all its pages are
  * on the device. What no move provides is fetched on demand, evicting what is needed last (or what
  * was used last, for least-recently-used). So any schedule gives a time; a bad one a long time.
+ * Where unmapping waits for the device (machine.unmap_waits) it is done only while the device rests
+ * before an op, and what has left or is dead gives no room earlier.
  *
  * Iterations repeat until the period is steady. Times are nanoseconds, memory is counted in pages.
  */
@@ -13,6 +15,12 @@
 
 #include "model.h"
 #include "page_units.h"
+
+/* What the executor does and the simulator does after it.
+ * Work that is issued ahead while pages wait to be moved, at most, unless one op is longer: */
+#define VM_AHEAD_NS UINT64_C(5000000)
+/* Dead pages that are unmapped at a time for pages that wait to come back. */
+#define VM_RECYCLE_MOST 64u
 
 /* One step of a schedule. A unit's pages leave from its end downwards and come back upwards. */
 struct vm_move {

@@ -280,9 +280,13 @@ static bool read_machine(struct vm_json_in *in, const cJSON *o, struct vm_machin
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         if (!vm_json_get_real(in, o, reals[i].key, reals[i].to))
             return false;
-    return vm_json_get_u64(in, o, "device_bytes", false, MAX_LIVE_BYTES, &m->device_bytes) &&
-           vm_json_get_u64(in, o, "host_bytes", false, MAX_LIVE_BYTES, &m->host_bytes) &&
-           vm_json_get_u64(in, o, "page_bytes", false, MAX_BLOCK_BYTES, &m->page_bytes);
+    uint64_t waits = 0;
+    bool ok = vm_json_get_u64(in, o, "device_bytes", false, MAX_LIVE_BYTES, &m->device_bytes) &&
+              vm_json_get_u64(in, o, "host_bytes", false, MAX_LIVE_BYTES, &m->host_bytes) &&
+              vm_json_get_u64(in, o, "page_bytes", false, MAX_BLOCK_BYTES, &m->page_bytes) &&
+              vm_json_get_u64(in, o, "unmap_waits", false, 1, &waits);
+    m->unmap_waits = waits != 0;
+    return ok;
 }
 
 static bool read_header(struct reader *r)

@@ -48,6 +48,8 @@ static void put_header(struct vm_json_out *j, const struct vm_trace *t)
     vm_json_u64(j, "page_bytes", m->page_bytes);
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         vm_json_real(j, reals[i].key, reals[i].value);
+    if (m->unmap_waits)
+        vm_json_u64(j, "unmap_waits", 1);
     vm_json_close(j, '}');
     vm_json_close(j, '}');
     vm_json_newline(j);

@@ -127,7 +127,7 @@ static void measure(struct vm_device *d, const struct probe *p)
         m->in_duplex_bps = small * 1e9 / both[1];
     }
     mapping(d, p, &m->map_ns, &m->access_ns, &m->unmap_ns);
-    d->unmap_waits = unmap_waits(d, p);
+    d->unmap_waits = m->unmap_waits = unmap_waits(d, p);
 }
 
 void vm_link_measure(struct vm_device *d)

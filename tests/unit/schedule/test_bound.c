@@ -112,6 +112,7 @@ Test(bound, below_simulation)
         uint64_t work = vm_page_units_work(&t.u, NULL), peak = vm_page_units_peak(&t.u);
         for (uint64_t cap = work; cap <= peak; cap += 1 + (peak - work) / 4) {
             struct vm_machine m = small_machine(1 + (uint32_t)(seed % 3));
+            m.unmap_waits = seed % 5 == 0;
             struct vm_schedule_options opt = {.capacity_pages = cap, .effort = 1};
             struct vm_schedule s;
             struct vm_bound b;
