@@ -225,6 +225,8 @@ struct vm_device {
 
     uint64_t g;          /* operations issued so far */
     uint64_t ahead_ns;   /* planned time of those issued since the device was last seen idle */
+    uint64_t copied_ns[2]; /* link time of the copies begun since then: in, out              */
+    uint64_t rest_ns; /* the device is at rest before an operation of this length; 0: it is not */
     unsigned captures;   /* stream captures that are open */
     bool captures_mixed; /* several were open at once     */
     struct vm_graph_pins *capture_pins; /* named in the captures that are open */

@@ -433,6 +433,12 @@ uint64_t vm_executor_window(const struct vm_device *d)
     return vm_executor_pages(d) ? d->executor->plan.window_ns : 0;
 }
 
+bool vm_executor_spares_link(const struct vm_device *d)
+{
+    const struct vm_plan *p = &d->executor->plan;
+    return vm_executor_pages(d) && p->predicted_ns <= p->compute_ns + p->compute_ns / 50;
+}
+
 bool vm_executor_pages(const struct vm_device *d)
 {
     return d->executor->course == COURSE_ON && d->executor->plan.nactions > 0;

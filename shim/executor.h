@@ -18,11 +18,13 @@ bool vm_executor_op(struct vm_device *d, const struct vm_op *op);
  * operation and the next one the program will issue. Takes both over. */
 void vm_executor_adopt(struct vm_device *d, struct vm_plan *plan, struct vm_iteration *it,
                        uint64_t offset);
-/* How long the plan expects this operation to take, if it is the next one and pages are being
- * moved; 0 otherwise. */
 /* Operation time that the plan lets the host run ahead while pages move; 0: no limit. */
 uint64_t vm_executor_window(const struct vm_device *d);
+/* How long the plan expects this operation to take, if it is the next one and pages are being
+ * moved; 0 otherwise. */
 uint64_t vm_executor_duration(const struct vm_device *d, uint64_t sig);
+/* Does the plan that is being followed expect the copies to cost next to nothing? */
+bool vm_executor_spares_link(const struct vm_device *d);
 /* Is a plan that moves pages being followed? */
 bool vm_executor_pages(const struct vm_device *d);
 /* Adds this device's figures to *s. */

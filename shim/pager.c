@@ -6,6 +6,7 @@
 #include "host_pool.h"
 #include "hosted.h"
 #include "pager_queues.h"
+#include "simulate.h"
 #include "stream.h"
 
 /* ---- in -------------------------------------------------------------------------------------- */
@@ -49,11 +50,9 @@ static int start_in(struct vm_device *d, uint64_t page, CUresult *error)
     }
     vm_page_set_state(d, page, VM_PG_COMING);
     d->in_bytes += d->page_bytes;
+    vm_copy_begun(d, false, 1);
     return 0;
 }
-
-/* Dead pages that are sent away at a time for pages that wait to come back. */
-#define VM_RECYCLE_MOST 64u
 
 /* Pages wait to come back and no chunk is free: dead pages give theirs up, as soon as their last
  * operation is done, those first whose place the plan needs last. */
@@ -79,7 +78,7 @@ static bool pump_in_wait(struct vm_device *d)
                 break;
             }
             CUresult ignored;
-            if (start_in(d, page, &ignored) != 0)
+            if (!vm_copy_may_begin(d, false, 1) || start_in(d, page, &ignored) != 0)
                 break;
         } else if ((pg->flags & VM_PGF_WANT_IN) &&
                    (pg->state == VM_PG_LEAVING || pg->state == VM_PG_WAIT_OUT)) {
@@ -173,8 +172,8 @@ bool vm_pager_pump(struct vm_device *d)
         return false;
     bool moved = pump_flights(d);
     moved |= vm_pager_pump_dead(d);
+    moved |= vm_pager_pump_unmap(d); /* before new copies start, which it might have to wait for */
     moved |= vm_pager_pump_waiting(d, &d->out_wait);
-    moved |= vm_pager_pump_unmap(d);
     moved |= pump_in_wait(d);
     return moved;
 }

@@ -135,6 +135,7 @@ static void leave_copy(struct vm_device *d, uint64_t page, uint32_t n, uint64_t 
             d->pages[p].copied_g = vm_page_written(d, p);
         }
         d->out_bytes += (uint64_t)n << d->page_shift;
+        vm_copy_begun(d, true, n);
         return;
     }
     d->failed_moves++;
@@ -180,6 +181,8 @@ bool vm_pager_pump_waiting(struct vm_device *d, struct vm_waiting *w)
     uint64_t page, g;
     while (d->out_flight.count < vm_flights_max(d) && due(d, w, &page, &g)) {
         enum leaving how = judge(d, page, g);
+        if (how == LEAVE_COPY && !vm_copy_may_begin(d, true, 1))
+            break;
         vm_wait_pop(w);
         moved = true;
         if (how == LEAVE_CANCEL)

@@ -5,7 +5,35 @@
 #include "block.h"
 #include "chunk_pool.h"
 #include "driver.h"
+#include "executor.h"
 #include "host_pool.h"
+
+/* An operation this many times as long as a copy is long: copies keep clear of its end. Before shorter
+ * ones they do not, or the link would stand still too often. */
+#define VM_LONG 4
+
+static uint64_t copy_ns(const struct vm_device *d, bool out, uint64_t n)
+{
+    double bps = out ? d->link.out_bps : d->link.in_bps;
+    return bps > 0 ? (uint64_t)((double)(n << d->page_shift) / bps * 1e9) : 0;
+}
+
+bool vm_copy_may_begin(const struct vm_device *d, bool out, uint64_t n)
+{
+    uint64_t ns = copy_ns(d, out, n);
+    if (!d->unmap_waits || d->patience_ns == UINT64_MAX || !vm_executor_spares_link(d))
+        return true;
+    if (d->patience_ns == UINT64_MAX - 1) /* the host waits: perhaps only for pages to be unmapped */
+        return !out || d->missing == 0 || d->missing > d->unmap_wait.count + d->dead_wait.count;
+    if (d->rest_ns >= VM_LONG * ns)
+        return false;
+    return d->ahead_ns < VM_LONG * ns || d->copied_ns[out] + ns <= d->ahead_ns;
+}
+
+void vm_copy_begun(struct vm_device *d, bool out, uint64_t n)
+{
+    d->copied_ns[out] += copy_ns(d, out, n);
+}
 
 int vm_queue_push(struct vm_queue *q, uint64_t page)
 {

@@ -13,6 +13,12 @@ static inline size_t vm_flights_max(const struct vm_device *d)
     return d->unmap_waits ? 2 : 6;
 }
 
+/* May a copy of n pages begin? Where unmapping waits for the device, copies in flight included, and
+ * the link has time to spare, copies are begun only if they end before the device is to rest. */
+bool vm_copy_may_begin(const struct vm_device *d, bool out, uint64_t n);
+/* It has begun. */
+void vm_copy_begun(struct vm_device *d, bool out, uint64_t n);
+
 /* 0 or VM_ENOMEM, the queue as it was. */
 int vm_queue_push(struct vm_queue *q, uint64_t page);
 void vm_queue_pop(struct vm_queue *q);

@@ -7,14 +7,11 @@
 #include "hosted.h"
 #include "log.h"
 #include "pager.h"
+#include "simulate.h"
 #include "stream.h"
 
 /* Fruitless looks after which a device counts as never idle. */
 #define VM_RESTLESS 200u
-/* Work that is issued ahead while pages wait to be moved, at most, unless one operation is longer.
- */
-#define VM_AHEAD_NS UINT64_C(5000000)
-
 static void pause_unlocked(struct vm_device *d, unsigned times)
 {
     pthread_mutex_unlock(&d->lock);
@@ -163,6 +160,12 @@ static CUresult order(struct vm_device *d, const struct vm_op *op, struct vm_str
     return r;
 }
 
+/* The device has nothing to do: what is issued and copied from now on is counted. */
+static void begin_anew(struct vm_device *d)
+{
+    d->ahead_ns = d->copied_ns[0] = d->copied_ns[1] = 0;
+}
+
 CUresult vm_make_resident(struct vm_device *d, struct vm_op *op, struct vm_stream *s)
 {
     unsigned times = 0;
@@ -186,6 +189,8 @@ CUresult vm_make_resident(struct vm_device *d, struct vm_op *op, struct vm_strea
     d->turn = false;
     d->missing = 0;
     d->patience_ns = 0;
+    if ((d->copied_ns[0] > 0 || d->copied_ns[1] > 0) && vm_streams_reached(d, d->g))
+        begin_anew(d);
     if (r == CUDA_SUCCESS)
         r = vm_regenerate(d, op, s);
     if (r == CUDA_SUCCESS)
@@ -211,12 +216,14 @@ void vm_hold_back(struct vm_device *d, uint64_t next_ns)
             pause_unlocked(d, times++);
     }
     /* The device rests: unmap what may go, start what may come, and on with the operation. */
-    d->patience_ns = next_ns / 20;
-    if (idle && vm_pager_pump(d))
-        vm_pager_pump(d);
-    d->patience_ns = 0;
-    if (idle)
-        d->ahead_ns = 0;
+    if (idle) {
+        begin_anew(d);
+        d->patience_ns = next_ns / 20;
+        d->rest_ns = next_ns;
+        if (vm_pager_pump(d))
+            vm_pager_pump(d);
+        d->patience_ns = d->rest_ns = 0;
+    }
     vm_ctx_leave(pushed);
 }
 
