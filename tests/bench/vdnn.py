@@ -3,9 +3,17 @@
 For each network and policy: most and time-averaged device bytes of feature and gradient maps, bytes
 moved and time relative to the oracle (a card of the same speed with memory enough), beside what the
 layers' shapes say. Time, peak and moved bytes are measured on the simulated card; the average is that
-of the plan that was followed, over the recorded op times. Writes build/bench/vdnn.json."""
+of the plan that was followed, over the recorded op times. Writes build/bench/vdnn.json; the exit status
+is 1 when the whole table misses one of BARS.
+
+    vdnn.py                    the table
+    vdnn.py --network NAME     one network of it, e.g. 'VGG-16(256)'; with --policy one row: nothing is judged
+    vdnn.py --check-bars       no runs: a table that passes, and for each bar one that does not"""
 import argparse
+import concurrent.futures
+import copy
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -31,7 +39,16 @@ NETWORKS = [  # name, description, arguments
 ]
 POLICIES = ["vdnn-all", "vdnn-conv", "vdnn-dyn", "auto"]
 CARD, ORACLE, HOST = "titanx-12g", {"preset": "titanx-64g", "SIMGPU_MEMORY": "192GiB"}, "192GiB"
-LEAST_CUT = {"avg_cut_alexnet": 80, "avg_cut_overfeat": 83, "avg_cut_googlenet": 92}
+MOST_CUT_SLOWDOWN = 1.25  # of a row whose cut counts
+BARS = [  # figure, least or most, value
+    ("networks_trained", "least", len(NETWORKS)),
+    ("vgg16_256_auto_loss", "most", 0.01),
+    ("worst_auto_loss", "most", 0.05),
+    ("auto_slower_rows", "most", 0),
+    ("avg_cut_alexnet", "least", 80),
+    ("avg_cut_overfeat", "least", 83),
+    ("avg_cut_googlenet", "least", 92),
+]
 COLUMNS = [("network", "network", ""), ("policy", "policy", ""), ("bare", "bare", ""),
            ("maps_bytes", "all maps B", ","), ("max_bytes", "most B", ","),
            ("avg_bytes", "average B", ","), ("cut", "cut %", ".1f"),
@@ -39,6 +56,7 @@ COLUMNS = [("network", "network", ""), ("policy", "policy", ""), ("bare", "bare"
            ("oracle_ms", "oracle ms", ".1f"), ("vmem_ms", "ms", ".1f"),
            ("slowdown", "slowdown", ".4f")]
 MAP_ROLES = {"x", "y", "dx", "dy"}
+ITERS = 8
 
 
 # ---- the average, from a trace and the plan that was made of it ----------------------------------
@@ -124,27 +142,26 @@ def planned_ms(run):
     return benchlib.median(run.ms[-n:]) if n > 0 else float("nan")
 
 
-def policy_row(name, net, args, policy, base, tmp):
-    trace, plan = pathlib.Path(tmp, "trace"), pathlib.Path(tmp, "plan.json")
-    trace.unlink(missing_ok=True)
-    runs = [trainerlib.train(net, *args, "--iters", n, preset=CARD, preload=True,
-                             VMEM_POLICY=policy, VMEM_HOST_BUDGET=HOST,
-                             VMEM_TRACE=trace if n == ITERS else None)
-            for n in (ITERS - 2, ITERS)]
+def policy_row(name, net, args, policy, base):
     row = {"network": name, "policy": policy, **base}
-    if any(r.rc != 0 for r in runs):
-        row["error"] = runs[1].why() or runs[0].why()
-        return row
-    long, short = runs[1], runs[0]
+    with tempfile.TemporaryDirectory(prefix="vmem-bench-") as tmp:
+        trace, plan = pathlib.Path(tmp, "trace"), pathlib.Path(tmp, "plan.json")
+        short, long = [trainerlib.train(net, *args, "--iters", n, preset=CARD, preload=True,
+                                        VMEM_POLICY=policy, VMEM_HOST_BUDGET=HOST,
+                                        VMEM_TRACE=trace if n == ITERS else None)
+                       for n in (ITERS - 2, ITERS)]
+        if short.rc != 0 or long.rc != 0:
+            row["error"] = long.why() or short.why()
+            return row
+        r = subprocess.run([benchlib.BUILD / "tools" / "vmem", "plan", trace, "--policy", policy,
+                            "--budget", str(long.stats["budget_bytes"]), "-o", plan],
+                           capture_output=True, text=True)
+        if r.returncode == 0:
+            row["avg_bytes"] = int(average_maps(trace, json.loads(plan.read_text())))
+            row["cut"] = 100 * (1 - row["avg_bytes"] / base["maps_bytes"])
+        else:
+            row["error"] = r.stderr.strip()[-200:]
     moved = [(long.report[k] - short.report[k]) / 2 for k in ("out_bytes", "in_bytes")]
-    r = subprocess.run([benchlib.BUILD / "tools" / "vmem", "plan", trace, "--policy", policy,
-                        "--budget", str(long.stats["budget_bytes"]), "-o", plan],
-                       capture_output=True, text=True)
-    if r.returncode == 0:
-        row["avg_bytes"] = int(average_maps(trace, json.loads(plan.read_text())))
-        row["cut"] = 100 * (1 - row["avg_bytes"] / base["maps_bytes"])
-    else:
-        row["error"] = r.stderr.strip()[-200:]
     row["max_bytes"] = int(long.stats["peak_device_bytes"])
     row["out_bytes"], row["in_bytes"] = (int(m - b) for m, b in zip(moved, base["oracle_moved"]))
     row["vmem_ms"] = planned_ms(long)
@@ -157,8 +174,7 @@ def base_of(name, net, args):
     bare = trainerlib.train(net, *args, "--iters", 1, preset=CARD)
     runs = [trainerlib.train(net, *args, "--iters", n, **ORACLE) for n in (2, 4)]
     if any(r.rc != 0 for r in runs):
-        print(f"vdnn: {name}: oracle: {runs[1].why()}", file=sys.stderr)
-        sys.exit(1)
+        raise RuntimeError(f"{name}: oracle: {runs[1].why()}")
     return {"bare": "trains" if bare.rc == 0 else "out of memory",
             "maps_bytes": need["map_bytes"] + need["gradient_map_bytes"],
             "weights_bytes": need["weight_bytes"], "largest_op_bytes": need["largest_op_bytes"],
@@ -167,56 +183,113 @@ def base_of(name, net, args):
                              for k in ("out_bytes", "in_bytes")]}
 
 
+def network_rows(network, policies):
+    name, net, args = network
+    base = base_of(name, net, args)
+    rows = []
+    for policy in policies:
+        rows.append(policy_row(name, net, args, policy, base))
+        print(f"{name} {policy}: slowdown {rows[-1].get('slowdown', float('nan')):.4f}",
+              file=sys.stderr, flush=True)
+    return rows
+
+
+# ---- what the table says -------------------------------------------------------------------------
+
 def figures(rows):
     by = {(r["network"], r["policy"]): r for r in rows}
-    out = {"networks_trained": sum(1 for n, _, _ in NETWORKS
-                                   if by.get((n, "auto"), {}).get("slowdown", 0) > 0)}
-    losses = {n: by[n, "auto"]["slowdown"] - 1 for n, _, _ in NETWORKS
-              if by.get((n, "auto"), {}).get("slowdown")}
+    slow = {k: r["slowdown"] for k, r in by.items() if r.get("slowdown", 0) > 0}
+    losses = {n: slow[n, "auto"] - 1 for n, _, _ in NETWORKS if (n, "auto") in slow}
+    out = {"networks_trained": len(losses)}
     if "VGG-16(256)" in losses:
         out["vgg16_256_auto_loss"] = losses["VGG-16(256)"]
     if losses:
         out["worst_auto_loss"] = max(losses.values())
     for n in ("AlexNet", "OverFeat", "GoogLeNet"):
         row = by.get((n + "(128)", "vdnn-all"), {})
-        if "cut" in row:
+        if "cut" in row and row["slowdown"] <= MOST_CUT_SLOWDOWN:
             out["avg_cut_" + n.lower()] = row["cut"]
-    slower = [n for n in losses if by.get((n, "vdnn-dyn"), {}).get("slowdown")
-              and by[n, "auto"]["slowdown"] > by[n, "vdnn-dyn"]["slowdown"] * 1.0005]
-    out["auto_slower_rows"] = len(slower)
+    both = [n for n in losses if (n, "vdnn-dyn") in slow]
+    if len(both) == len(NETWORKS):
+        out["auto_slower_rows"] = sum(slow[n, "auto"] > slow[n, "vdnn-dyn"] * 1.0005 for n in both)
     return out
 
 
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--network", help="one network only, e.g. 'VGG-16(256)'")
-parser.add_argument("--policy", help="one policy only")
-parser.add_argument("--workspace", help="bytes a convolution may use, for all networks")
-parser.add_argument("--iters", type=int, default=8)
-opt = parser.parse_args()
-ITERS = opt.iters
-if opt.workspace:
-    NETWORKS = [(n, d, [*a, "--workspace", opt.workspace]) for n, d, a in NETWORKS]
-ROWS = []
-with tempfile.TemporaryDirectory(prefix="vmem-bench-") as TMP:
-    for NAME, NET, ARGS in NETWORKS:
-        if opt.network in (None, NAME):
-            BASE = base_of(NAME, NET, ARGS)
-            for POLICY in POLICIES:
-                if opt.policy in (None, POLICY):
-                    ROWS.append(policy_row(NAME, NET, ARGS, POLICY, BASE, TMP))
-                    print(f"{NAME} {POLICY}: slowdown {ROWS[-1].get('slowdown', float('nan')):.4f}",
-                          file=sys.stderr, flush=True)
-print("simulated; the average is of the plan")
-benchlib.table(ROWS, COLUMNS)
-for R in ROWS:
-    if "error" in R:
-        print(f"{R['network']} {R['policy']}: {R['error']}")
-FIGURES = figures(ROWS)
-benchlib.write("vdnn", ROWS, FIGURES)
-if not opt.network and not opt.policy and not opt.workspace:
-    SHORT = [f"{k} {FIGURES.get(k, 0):.1f} is below {v}" for k, v in LEAST_CUT.items()
-             if not FIGURES.get(k, 0) >= v]
-    if FIGURES["networks_trained"] < len(NETWORKS):
-        SHORT.append(f"only {FIGURES['networks_trained']} of {len(NETWORKS)} networks trained")
-    print("\n".join(SHORT), file=sys.stderr)
-    sys.exit(1 if SHORT else 0)
+def shortfalls(figs):
+    """One line for each bar that is missed; a figure that is not there misses its bar."""
+    lines = []
+    for key, kind, value in BARS:
+        have = figs.get(key)
+        if have is None:
+            lines.append(f"{key} is missing")
+        elif not (have >= value if kind == "least" else have <= value):
+            lines.append(f"{key} {have:.4g} is {'below' if kind == 'least' else 'above'} {value}")
+    return lines
+
+
+def check_bars():
+    """A table that passes, then one fault at a time: each must be named, and nothing else."""
+    good = [{"network": n, "policy": p, "slowdown": 1.005, "cut": 95.0}
+            for n, _, _ in NETWORKS for p in POLICIES]
+
+    def misses(faults):
+        rows = copy.deepcopy(good)
+        for r in rows:
+            r.update(faults.get((r["network"], r["policy"]), {}))
+        return [line.split()[0] for line in shortfalls(figures(rows))]
+
+    nan = float("nan")
+    faults = [
+        ({}, []),
+        ({("VGG-416(32)", "auto"): {"slowdown": nan}}, ["networks_trained", "auto_slower_rows"]),
+        ({("VGG-16(256)", "auto"): {"slowdown": 1.011}, ("VGG-16(256)", "vdnn-dyn"): {"slowdown": 1.02}},
+         ["vgg16_256_auto_loss"]),
+        ({("VGG-316(32)", "auto"): {"slowdown": 1.051}, ("VGG-316(32)", "vdnn-dyn"): {"slowdown": 1.06}},
+         ["worst_auto_loss"]),
+        ({("VGG-16(64)", "vdnn-dyn"): {"slowdown": 1.004}}, ["auto_slower_rows"]),
+        ({("AlexNet(128)", "vdnn-all"): {"cut": 79.9}}, ["avg_cut_alexnet"]),
+        ({("OverFeat(128)", "vdnn-all"): {"cut": nan}}, ["avg_cut_overfeat"]),
+        ({("GoogLeNet(128)", "vdnn-all"): {"slowdown": 1.26}}, ["avg_cut_googlenet"]),
+    ]
+    wrong = [f"{f}: {misses(f)} instead of {want}" for f, want in faults if misses(f) != want]
+    print("\n".join(wrong) or f"{len(faults)} tables judged rightly")
+    return 1 if wrong else 0
+
+
+def main():
+    global NETWORKS, ITERS
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--network", help="one network only")
+    parser.add_argument("--policy", help="one policy only")
+    parser.add_argument("--workspace", help="bytes a convolution may use, for all networks")
+    parser.add_argument("--iters", type=int, default=ITERS)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="networks at a time")
+    parser.add_argument("--check-bars", action="store_true", help="checks the judgement, runs nothing")
+    opt = parser.parse_args()
+    if opt.check_bars:
+        return check_bars()
+    ITERS = opt.iters
+    if opt.workspace:
+        NETWORKS = [(n, d, [*a, "--workspace", opt.workspace]) for n, d, a in NETWORKS]
+    policies = [p for p in POLICIES if opt.policy in (None, p)]
+    wanted = [n for n in NETWORKS if opt.network in (None, n[0])]
+    with concurrent.futures.ThreadPoolExecutor(opt.jobs) as pool:
+        # The deepest last a long time: they begin first.
+        done = {n[0]: pool.submit(network_rows, n, policies) for n in reversed(wanted)}
+        rows = [r for n in wanted for r in done[n[0]].result()]
+    print("simulated; the average is of the plan")
+    benchlib.table(rows, COLUMNS)
+    for r in rows:
+        if "error" in r:
+            print(f"{r['network']} {r['policy']}: {r['error']}")
+    figs = figures(rows)
+    benchlib.write("vdnn", rows, figs)
+    if opt.network or opt.policy or opt.workspace:
+        return 0
+    short = shortfalls(figs)
+    print("\n".join(short), file=sys.stderr)
+    return 1 if short else 0
+
+
+sys.exit(main())
