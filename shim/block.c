@@ -248,7 +248,7 @@ static void page_reset(struct vm_device *d, uint64_t page)
     }
     pg->touch_g = pg->write_g = pg->copied_g = 0;
     pg->pins = 0;
-    pg->flags &= (uint8_t) ~(VM_PGF_LOST | VM_PGF_WANT_IN);
+    pg->flags &= (uint8_t) ~(VM_PGF_LOST | VM_PGF_WANT_IN | VM_PGF_UNSURE);
     if (pg->state == VM_PG_WAIT_OUT)
         vm_page_set_state(d, page, VM_PG_RESIDENT);
     d->dead_pages -= pg->state == VM_PG_RESIDENT;

@@ -43,6 +43,8 @@ enum vm_page_flags {
     VM_PGF_ORPHAN = 16, /* no live block any more, a copy still in flight           */
     VM_PGF_KNOWN = 32,  /* a block has lived on it: its fields mean something       */
     VM_PGF_HOSTED = 64, /* away, and its host slot is mapped at its address         */
+    VM_PGF_UNSURE = 128, /* has a chunk for an operation that will overwrite it; the contents are in
+                            the host slot until that was issued                     */
 };
 
 struct vm_page {
@@ -80,6 +82,7 @@ struct vm_block {
     uint64_t touch_g, write_g, born_g;
     uint64_t fence_g; /* operations up to here may still use what lived in its place before */
     bool live, small, dead, kept, escaped, regenerating;
+    bool unsure; /* some of its pages are */
     vmem_regenerate_fn regenerate;
     void *regenerate_user;
     uint64_t regenerate_ns;

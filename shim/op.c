@@ -172,6 +172,21 @@ static void unpin_all(struct vm_device *d, const struct vm_op *op)
         vm_block_unpin(d, &d->blocks[op->acc[i].block], false);
 }
 
+/* Whether it was issued is known: what it was to overwrite is overwritten, or is what it was. */
+static void settle(struct vm_device *d, const struct vm_op *op, bool issued)
+{
+    bool any = false;
+    for (unsigned i = 0; i < op->nacc; i++)
+        any |= d->blocks[op->acc[i].block].unsure;
+    if (!any)
+        return;
+    bool pushed = vm_ctx_enter(d);
+    for (unsigned i = 0; i < op->nacc; i++)
+        if (d->blocks[op->acc[i].block].unsure)
+            vm_pager_settle(d, &d->blocks[op->acc[i].block], issued);
+    vm_ctx_leave(pushed);
+}
+
 /* Inside a capture nothing is issued: what is named stays resident as long as it lives. */
 static void pin_captured(struct vm_device *d, const struct vm_op *op)
 {
@@ -211,6 +226,7 @@ static CUresult enter_op(struct vm_device *d, struct vm_op *op)
     if (r == CUDA_SUCCESS && op->captured)
         pin_captured(d, op);
     if (r != CUDA_SUCCESS) {
+        settle(d, op, false);
         unpin_all(d, op);
         return r;
     }
@@ -283,6 +299,7 @@ void vm_rt_op_after(struct vm_op *op, CUresult result)
     bool counted = result == CUDA_SUCCESS && !op->captured;
     if (counted)
         note_op(d, op, s);
+    settle(d, op, counted);
     unpin_all(d, op);
     d->entered--;
     bool following = counted && d->broken == CUDA_SUCCESS;

@@ -267,6 +267,39 @@ uint64_t vm_pager_fill(struct vm_device *d, uint64_t page, uint64_t n, uint64_t 
     return without;
 }
 
+/* The operation was not issued: the page goes back to its host slot. */
+static void take_back(struct vm_device *d, uint64_t page)
+{
+    struct vm_page *pg = &d->pages[page];
+    if (pg->state == VM_PG_RESIDENT) {
+        CUresult r = vm_drv.p_cuMemUnmap(vm_page_addr(d, page), d->page_bytes);
+        if (r != CUDA_SUCCESS) {
+            d->broken = r; /* what the program would read there is not what it wrote */
+            return;
+        }
+        vm_page_return_chunk(d, page);
+    }
+    vm_page_set_state(d, page, VM_PG_AWAY);
+    vm_host_page(d, page);
+}
+
+void vm_pager_settle(struct vm_device *d, struct vm_block *b, bool issued)
+{
+    for (uint64_t page = b->first; b->live && page <= b->last; page++) {
+        struct vm_page *pg = &d->pages[page];
+        if (vm_page_is_shared(pg) || !(pg->flags & VM_PGF_UNSURE))
+            continue;
+        pg->flags &= (uint8_t)~VM_PGF_UNSURE;
+        if (pg->state == VM_PG_AWAY) /* no chunk was left: the operation uses the host slot itself */
+            continue;
+        if (issued)
+            vm_page_forget_host(d, page);
+        else
+            take_back(d, page);
+    }
+    b->unsure = false;
+}
+
 int vm_pager_step(struct vm_device *d, uint64_t page, struct vm_stream *s, bool overwritten,
                   uint64_t *most, CUresult *error)
 {
@@ -291,7 +324,8 @@ int vm_pager_step(struct vm_device *d, uint64_t page, struct vm_stream *s, bool 
             return VM_PAGE_WAIT;
         vm_unhost_page(d, page);
         vm_page_set_state(d, page, VM_PG_EMPTY);
-        vm_page_forget_host(d, page);
+        pg->flags |= VM_PGF_UNSURE;
+        d->blocks[pg->owner].unsure = true;
         return fill_empty(d, page, most, error);
     case VM_PG_EMPTY:
         if ((pg->flags & VM_PGF_LOST) && !overwritten)

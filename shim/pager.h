@@ -42,6 +42,10 @@ bool vm_pager_busy(const struct vm_device *d);
 int vm_pager_step(struct vm_device *d, uint64_t page, struct vm_stream *s, bool overwritten,
                   uint64_t *most, CUresult *error);
 
+/* An operation that was to overwrite the block was issued, or was not: then the contents that had been
+ * away, and were not brought back for it, are what they were. */
+void vm_pager_settle(struct vm_device *d, struct vm_block *b, bool issued);
+
 /* Pages whose chunks become free by what is under way already. */
 uint64_t vm_pager_leaving(const struct vm_device *d);
 /* Sends up to n pages away that no operation in progress uses; the number sent. Dead pages first,

@@ -40,7 +40,8 @@ static bool steal_host_slot(struct vm_device *d, uint32_t *slot)
 {
     for (uint32_t c = 0; c < d->nchunks; c++) {
         uint64_t p = d->chunks[c].page;
-        if (p == UINT64_MAX || d->pages[p].host == VM_NO || d->pages[p].state != VM_PG_RESIDENT)
+        if (p == UINT64_MAX || d->pages[p].host == VM_NO || d->pages[p].state != VM_PG_RESIDENT ||
+            (d->pages[p].flags & VM_PGF_UNSURE))
             continue;
         *slot = d->pages[p].host;
         d->pages[p].host = VM_NO;

@@ -74,7 +74,8 @@ static uint64_t slots_left(const struct vm_device *d)
     uint64_t n = h->nfree + (h->failed ? 0 : h->limit_slots - h->nslots);
     for (uint32_t c = 0; c < d->nchunks && n < d->out_wait.count + d->nchunks; c++) {
         uint64_t p = d->chunks[c].page;
-        n += p != UINT64_MAX && d->pages[p].state == VM_PG_RESIDENT && d->pages[p].host != VM_NO;
+        n += p != UINT64_MAX && d->pages[p].state == VM_PG_RESIDENT && d->pages[p].host != VM_NO &&
+             !(d->pages[p].flags & VM_PGF_UNSURE);
     }
     return n > d->out_wait.count ? n - d->out_wait.count : 0;
 }
