@@ -9,7 +9,8 @@ SCRIPTS = ROOT / "tests" / "frameworks" / "scripts"
 ALTERNATIVES = ROOT / "tests" / "gpu" / "alternatives.py"
 SHARES = (100, 60, 40)
 GIB = 1 << 30
-BITS = [("resnet50", 32), ("gpt2", 4), ("unet", 8), ("lstm", 64)]
+# PyTorch has deterministic algorithms for all that these do (not for VGG-16's pooling and the U-Net's loss).
+BITS = [("resnet50", 32), ("gpt2", 4), ("lstm", 64)]
 SPEED = [("resnet50", 128), ("gpt2", 8)]
 ITERATIONS = 12
 
@@ -36,7 +37,8 @@ def train(kit, script, batch, *more, vmem=False, way=None, memory=None, iteratio
     if vmem:
         env["VMEM_STATS_FILE"] = stats_file
     wrapper = [ALTERNATIVES, way, *(["--memory", memory] if memory else [])] if way else []
-    size = ["--size", "tiny"] if kit.place.simulated else []
+    # The tiny networks are little but weights, and an optimizer that names them all in one launch needs them at once.
+    size = ["--size", "tiny", "--implementation", "loop"] if kit.place.simulated else []
     r = kit.clock.run([kit.place.python, *wrapper, SCRIPTS / f"{script}.py", "--batch", batch, "--iterations",
                        iterations, *size, *more], kit.place.torch_environment(vmem, **env), limit, kit.log)
     lines = re.findall(r"^iter \d+ loss (\S+) ms (\S+) cpu (\S+)$", r.out, re.M)
