@@ -345,7 +345,8 @@ enum sg_handle_type {
     SG_H_GRAPH,
     SG_H_EXEC,
     SG_H_NODE,
-    SG_H_USER
+    SG_H_USER,
+    SG_H_TEXTURE
 };
 void sg_handle_add(enum sg_handle_type t, const void *p);
 bool sg_handle_is(enum sg_handle_type t, const void *p);

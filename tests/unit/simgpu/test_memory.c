@@ -403,3 +403,37 @@ Test(memory, results_without_contents_are_zero)
     cr_assert_eq(large[0], 7);
     free(pageable);
 }
+
+Test(memory, texture_objects_are_over_linear_memory)
+{
+    START("SIMGPU_MODE", "functional");
+    CUdeviceptr p;
+    CUtexObject o = 0;
+    CUDA_TEXTURE_DESC t = {.maxAnisotropy = 3}, back;
+    CUDA_RESOURCE_VIEW_DESC view = {.width = 1};
+    OK(cuMemAlloc(&p, 4096));
+    CUDA_RESOURCE_DESC r = {.resType = CU_RESOURCE_TYPE_LINEAR};
+    r.res.linear.devPtr = p;
+    r.res.linear.sizeInBytes = 4096;
+    OK(cuTexObjectCreate(&o, &r, &t, NULL));
+    OK(cuTexObjectGetTextureDesc(&back, o));
+    cr_assert_eq(back.maxAnisotropy, 3);
+    OK(cuTexObjectDestroy(o));
+    FAILS(cuTexObjectGetTextureDesc(&back, o), CUDA_ERROR_INVALID_VALUE);
+    FAILS(cuTexObjectCreate(&o, &r, &t, &view), CUDA_ERROR_INVALID_VALUE);
+    r.res.linear.devPtr = p + 4;
+    FAILS(cuTexObjectCreate(&o, &r, &t, NULL), CUDA_ERROR_INVALID_VALUE);
+    r.res.linear.devPtr = p;
+    r.res.linear.sizeInBytes = (size_t)64 << 20;
+    FAILS(cuTexObjectCreate(&o, &r, &t, NULL), CUDA_ERROR_INVALID_VALUE);
+    r.resType = CU_RESOURCE_TYPE_PITCH2D;
+    r.res.pitch2D.devPtr = p;
+    r.res.pitch2D.width = 8;
+    r.res.pitch2D.height = 4;
+    r.res.pitch2D.pitchInBytes = 512;
+    OK(cuTexObjectCreate(&o, &r, &t, NULL));
+    r.res.pitch2D.pitchInBytes = 500;
+    FAILS(cuTexObjectCreate(&o, &r, &t, NULL), CUDA_ERROR_INVALID_VALUE);
+    r.resType = CU_RESOURCE_TYPE_ARRAY;
+    FAILS(cuTexObjectCreate(&o, &r, &t, NULL), CUDA_ERROR_NOT_SUPPORTED);
+}
