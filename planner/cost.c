@@ -3,11 +3,11 @@
 #include <math.h>
 #include <string.h>
 
-#define FADE    0.989 /* half in 63 samples                                             */
+#define FADE    0.957 /* half in 16 samples                                             */
 #define GAIN    0.5   /* share of an iteration's error that is corrected at once        */
 #define STALL   0.02  /* of the op time: below it a stall is too small to learn from    */
-#define SCALE_LO 0.25
-#define SCALE_HI 4.0
+#define OPS_MOST   4.0  /* op times are at most so many times what was recorded, and at least the inverse */
+#define STALL_MOST 32.0 /* likewise: a plan may foresee next to none */
 
 void vm_cost_init(struct vm_cost *c, const struct vm_machine *m)
 {
@@ -49,9 +49,13 @@ static bool line_fit(const struct vm_cost_line *l, double *slope, double *fixed)
     return true;
 }
 
-void vm_cost_copy(struct vm_cost *c, bool out, uint64_t bytes, double ns)
+void vm_cost_copy(struct vm_cost *c, bool out, bool duplex, uint64_t bytes, double ns)
 {
-    if (bytes && ns > 0 && isfinite(ns))
+    if (!bytes || !(ns > 0) || !isfinite(ns))
+        return;
+    if (duplex)
+        line_add(out ? &c->out_duplex : &c->in_duplex, (double)bytes, ns);
+    else
         line_add(out ? &c->out : &c->in, (double)bytes, ns);
 }
 
@@ -61,9 +65,9 @@ void vm_cost_map(struct vm_cost *c, bool unmap, uint64_t pages, double ns)
         line_add(unmap ? &c->unmap : &c->map, (double)pages, ns);
 }
 
-static double clamp(double x)
+static double clamp(double x, double most)
 {
-    return x < SCALE_LO ? SCALE_LO : x > SCALE_HI ? SCALE_HI : x;
+    return x < 1 / most ? 1 / most : x > most ? most : x;
 }
 
 double vm_cost_predict(const struct vm_cost *c, double predicted_ns, double compute_ns)
@@ -83,26 +87,33 @@ int vm_cost_correct(struct vm_cost *c, double predicted_ns, double compute_ns, d
     c->iterations++;
     if (stall < STALL * compute_ns) {
         double seen = (measured_ns - stall * c->stall_scale) / compute_ns;
-        c->op_scale = clamp(c->op_scale + GAIN * (seen - c->op_scale));
+        c->op_scale = clamp(c->op_scale + GAIN * (seen - c->op_scale), OPS_MOST);
         return VM_OK;
     }
     double seen = (measured_ns - ops) / stall;
-    c->stall_scale = clamp(c->stall_scale + GAIN * (seen - c->stall_scale));
+    c->stall_scale = clamp(c->stall_scale + GAIN * (seen - c->stall_scale), STALL_MOST);
     return VM_OK;
 }
 
-/* A link's speed and its speed while the other is busy, from the fit and the stall's correction. */
-static void fit_link(const struct vm_cost *c, const struct vm_cost_line *l, double *bps, double *duplex,
-                     double *latency)
+/* A link's speed alone and while the other is busy. Where only one of the two was seen, the other keeps
+ * its share of it. */
+static void fit_link(const struct vm_cost_line *alone, const struct vm_cost_line *both, double *bps,
+                     double *duplex, double *latency)
 {
     double slope, fixed = *latency, share = *bps > 0 && *duplex > 0 ? *duplex / *bps : 1;
+    bool have = line_fit(alone, &slope, &fixed);
 
-    if (line_fit(l, &slope, &fixed)) {
+    if (have) {
         *bps = 1e9 / slope;
+        *duplex = *bps * share;
         *latency = fixed;
     }
-    *bps /= c->stall_scale;
-    *duplex = *bps * share;
+    fixed = *latency;
+    if (!line_fit(both, &slope, &fixed))
+        return;
+    *duplex = 1e9 / slope;
+    if (!have)
+        *bps = *duplex / share;
 }
 
 void vm_cost_machine(const struct vm_cost *c, struct vm_machine *m)
@@ -111,8 +122,8 @@ void vm_cost_machine(const struct vm_cost *c, struct vm_machine *m)
 
     *m = c->machine;
     out_latency = in_latency = m->copy_latency_ns;
-    fit_link(c, &c->out, &m->out_bps, &m->out_duplex_bps, &out_latency);
-    fit_link(c, &c->in, &m->in_bps, &m->in_duplex_bps, &in_latency);
+    fit_link(&c->out, &c->out_duplex, &m->out_bps, &m->out_duplex_bps, &out_latency);
+    fit_link(&c->in, &c->in_duplex, &m->in_bps, &m->in_duplex_bps, &in_latency);
     m->copy_latency_ns = out_latency > in_latency ? out_latency : in_latency;
     if (line_fit(&c->map, &slope, &fixed)) {
         double given = m->map_ns + m->access_ns, share = given > 0 ? m->map_ns / given : 0;
@@ -122,4 +133,19 @@ void vm_cost_machine(const struct vm_cost *c, struct vm_machine *m)
     fixed = 0;
     if (line_fit(&c->unmap, &slope, &fixed))
         m->unmap_ns = slope;
+}
+
+static bool far(double a, double b, double share)
+{
+    return a > 0 && b > 0 && fabs(a - b) > share * b;
+}
+
+bool vm_cost_strays(const struct vm_cost *c, const struct vm_machine *used, double share)
+{
+    struct vm_machine m;
+
+    vm_cost_machine(c, &m);
+    return far(m.out_bps, used->out_bps, share) || far(m.in_bps, used->in_bps, share) ||
+           far(m.out_duplex_bps, used->out_duplex_bps, 2 * share) ||
+           far(m.in_duplex_bps, used->in_duplex_bps, 2 * share);
 }

@@ -663,3 +663,26 @@ int vm_iteration_whole(const struct vm_trace *t, struct vm_iteration *it, struct
     window_fini(&w);
     return rc;
 }
+
+static void *copy_of(const void *items, size_t n, size_t size)
+{
+    void *p = malloc((n + 1) * size);
+    if (p && n)
+        memcpy(p, items, n * size);
+    return p;
+}
+
+int vm_iteration_copy(const struct vm_iteration *it, struct vm_iteration *out)
+{
+    struct vm_iteration c = *it;
+    c.ops = copy_of(it->ops, it->nops, sizeof *it->ops);
+    c.accesses = copy_of(it->accesses, it->naccesses, sizeof *it->accesses);
+    c.blocks = copy_of(it->blocks, it->nblocks, sizeof *it->blocks);
+    c.mem = copy_of(it->mem, it->nmem, sizeof *it->mem);
+    if (!c.ops || !c.accesses || !c.blocks || !c.mem) {
+        vm_iteration_fini(&c);
+        return VM_ENOMEM;
+    }
+    *out = c;
+    return VM_OK;
+}

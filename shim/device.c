@@ -13,6 +13,7 @@
 #include "executor.h"
 #include "host_memory.h"
 #include "host_pool.h"
+#include "learn.h"
 #include "recorder.h"
 
 struct vm_device *vm_devices[VM_MAX_DEVICES];
@@ -159,6 +160,8 @@ static int make_ready(struct vm_device *d)
             vm_amount_of(&vm_config()->float_share, d->budget_bytes, d->budget_bytes / 32) >>
             d->page_shift;
         r = vm_recorder_new(d);
+        if (r == 0)
+            r = vm_learn_new(d);
         if (r == 0)
             r = vm_executor_new(d);
     }

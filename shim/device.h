@@ -132,6 +132,9 @@ struct vm_waiting {
 
 struct vm_flight { /* one event over a few pages whose copies are in flight */
     CUevent event;
+    CUevent begin; /* the copy is timed: both have timing; else NULL */
+    bool duplex;   /* timed: the other direction was busy when it began */
+    uint32_t others; /* timed: flights that the other direction had begun by then */
     uint64_t page;
     uint32_t npages;
     uint64_t g; /* out: the frontier the pages left at, which tells one departure from the next */
@@ -164,6 +167,7 @@ struct vm_executor;
 struct vm_replan;
 struct vm_graph_ref;
 struct vm_graph_pins;
+struct vm_learn;
 
 struct vm_device {
     pthread_mutex_t lock;
@@ -255,6 +259,7 @@ struct vm_device {
     struct vm_machine link; /* speeds and costs as measured; zero until then */
     struct vm_recorder *recorder;
     struct vm_executor *executor;
+    struct vm_learn *learn;
     struct vm_replan *replan; /* a plan in the making, or NULL */
 };
 

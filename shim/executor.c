@@ -6,6 +6,8 @@
 #include "block.h"
 #include "config.h"
 #include "hints.h"
+#include "iteration.h"
+#include "learn.h"
 #include "log.h"
 #include "pager.h"
 #include "recorder.h"
@@ -27,6 +29,8 @@ enum course {
 struct vm_executor {
     enum course course;
     struct vm_plan plan;
+    struct vm_plan earlier;      /* the one that `plan` was to better; empty: none */
+    struct vm_iteration it;      /* both were made from */
     uint32_t *action_at;         /* first action of each op, nops + 1 entries    */
     uint32_t *mem_at;            /* first allocation or free of each op, nops + 2 */
     uint32_t *birth_at;          /* for each page of the pool: first of its births */
@@ -59,6 +63,8 @@ int vm_executor_new(struct vm_device *d)
 static void tables_free(struct vm_executor *x)
 {
     vm_plan_fini(&x->plan);
+    vm_plan_fini(&x->earlier);
+    vm_iteration_fini(&x->it);
     free(x->action_at);
     free(x->mem_at);
     free(x->use_at);
@@ -129,10 +135,25 @@ static bool index_births(struct vm_executor *x)
     return true;
 }
 
+/* First action of each op, and none after the last. NULL: out of host memory. */
+static uint32_t *index_actions(const struct vm_plan *p)
+{
+    uint32_t *at = calloc(p->nops + 2, sizeof *at);
+    size_t a = 0;
+    for (size_t k = 0; at && k < p->nops; k++) {
+        while (a < p->nactions && p->actions[a].op < k)
+            a++;
+        at[k] = (uint32_t)a;
+    }
+    if (at)
+        at[p->nops] = (uint32_t)p->nactions;
+    return at;
+}
+
 static bool build_tables(struct vm_executor *x, const struct vm_iteration *it)
 {
     const struct vm_plan *p = &x->plan;
-    x->action_at = calloc(p->nops + 2, sizeof *x->action_at);
+    x->action_at = index_actions(p);
     x->mem_at = calloc(p->nops + 3, sizeof *x->mem_at);
     x->placed_in = calloc(p->nblocks + 1, sizeof *x->placed_in);
     x->duration_ns = malloc((p->nops + 1) * sizeof *x->duration_ns);
@@ -141,18 +162,12 @@ static bool build_tables(struct vm_executor *x, const struct vm_iteration *it)
         return false;
     for (size_t k = 0; k < p->nops; k++)
         x->duration_ns[k] = it->ops[k].dur_ns;
-    size_t a = 0, m = 0;
-    for (size_t k = 0; k <= p->nops; k++) {
-        while (a < p->nactions && p->actions[a].op < k)
-            a++;
-        x->action_at[k] = (uint32_t)a;
-    }
+    size_t m = 0;
     for (size_t k = 0; k <= p->nops + 1; k++) {
         while (m < p->nmem && p->mem[m].op < k)
             m++;
         x->mem_at[k] = (uint32_t)m;
     }
-    x->action_at[p->nops] = (uint32_t)p->nactions;
     x->mem_at[p->nops + 1] = (uint32_t)p->nmem;
     return true;
 }
@@ -232,6 +247,8 @@ void vm_executor_adopt(struct vm_device *d, struct vm_plan *plan, struct vm_iter
         x->course = COURSE_NONE;
         return;
     }
+    x->it = *it;
+    memset(it, 0, sizeof *it);
     bind_persistent(d);
     d->next_use = next_use;
     x->k = offset == 0 ? x->plan.nops : offset;
@@ -239,6 +256,63 @@ void vm_executor_adopt(struct vm_device *d, struct vm_plan *plan, struct vm_iter
     x->missed = x->run = 0;
     x->iteration++;
     d->pressure = false;
+}
+
+int vm_executor_iteration(const struct vm_device *d, struct vm_iteration *out)
+{
+    const struct vm_executor *x = d->executor;
+    if (x->course != COURSE_ON)
+        return VM_NOTFOUND;
+    int ret = vm_iteration_copy(&x->it, out);
+    for (size_t i = 0; ret == 0 && i < out->nblocks; i++)
+        out->blocks[i].fixed_offset = x->plan.blocks[i].offset;
+    return ret;
+}
+
+static bool same_places(const struct vm_plan *a, const struct vm_plan *b)
+{
+    bool same = a->nops == b->nops && a->nblocks == b->nblocks && a->nmem == b->nmem &&
+                a->page_bytes == b->page_bytes;
+    for (size_t i = 0; same && i < a->nblocks; i++)
+        same = a->blocks[i].offset == b->blocks[i].offset && a->blocks[i].size == b->blocks[i].size;
+    return same;
+}
+
+int vm_executor_revise(struct vm_device *d, struct vm_plan *plan, const struct vm_iteration *it)
+{
+    struct vm_executor *x = d->executor;
+    if (x->course != COURSE_ON || !same_places(plan, &x->plan))
+        return VM_EINVAL;
+    uint32_t *action_at = index_actions(plan);
+    if (!action_at)
+        return VM_ENOMEM;
+    plan->pool_offset = x->plan.pool_offset; /* everything had its place: the new one has no pool */
+    plan->pool_bytes = x->plan.pool_bytes;
+    vm_plan_fini(&x->earlier);
+    x->earlier = x->plan;
+    x->plan = *plan;
+    memset(plan, 0, sizeof *plan);
+    free(x->action_at);
+    x->action_at = action_at;
+    for (size_t k = 0; k < x->plan.nops; k++)
+        x->duration_ns[k] = it->ops[k].dur_ns;
+    return 0;
+}
+
+int vm_executor_restore(struct vm_device *d)
+{
+    struct vm_executor *x = d->executor;
+    if (x->course != COURSE_ON || !x->earlier.sigs)
+        return VM_NOTFOUND;
+    uint32_t *action_at = index_actions(&x->earlier);
+    if (!action_at)
+        return VM_ENOMEM;
+    vm_plan_fini(&x->plan);
+    x->plan = x->earlier;
+    memset(&x->earlier, 0, sizeof x->earlier);
+    free(x->action_at);
+    x->action_at = action_at;
+    return 0;
 }
 
 /* ---- following --------------------------------------------------------------------------------
@@ -345,6 +419,7 @@ static void lose(struct vm_device *d)
     struct vm_executor *x = d->executor;
     vm_log(PLAN_LOST, (unsigned long long)x->iteration);
     x->course = COURSE_LOST;
+    vm_learn_stop(d);
     x->lost_ops = 0;
     x->run = 0;
     d->pressure = true;
@@ -401,17 +476,21 @@ static void report_iteration(struct vm_device *d)
     x->before.demand_moves = d->demand_moves;
 }
 
-static bool matched(struct vm_device *d)
+static bool matched(struct vm_device *d, const struct vm_op *issued)
 {
     struct vm_executor *x = d->executor;
     uint64_t op = x->k++;
-    if (x->course == COURSE_ON)
+    if (x->course == COURSE_ON) {
+        if (op == 0)
+            vm_learn_iteration(d, issued->stream_state, x->deviations);
         fire(d, op);
+    }
     if (x->k < x->plan.nops)
         return x->course == COURSE_ON;
     if (x->course == COURSE_ON) {
         x->planned_iterations++;
         report_iteration(d);
+        vm_replan_between(d);
     } else {
         x->course = COURSE_ON;
         vm_recorder_stop(d); /* it may have been lost before: nothing to record any more */
@@ -439,6 +518,11 @@ bool vm_executor_spares_link(const struct vm_device *d)
     return vm_executor_pages(d) && p->predicted_ns <= p->compute_ns + p->compute_ns / 50;
 }
 
+bool vm_executor_on_plan(const struct vm_device *d)
+{
+    return d->executor->course == COURSE_ON;
+}
+
 bool vm_executor_pages(const struct vm_device *d)
 {
     return d->executor->course == COURSE_ON && d->executor->plan.nactions > 0;
@@ -461,7 +545,7 @@ bool vm_executor_op(struct vm_device *d, const struct vm_op *op)
     if (x->plan.sigs[x->k] != op->sig && !resync(d, op))
         return x->course == COURSE_ON;
     x->missed = 0;
-    return matched(d);
+    return matched(d, op);
 }
 
 /* ---- figures ----------------------------------------------------------------------------------

@@ -18,6 +18,14 @@ bool vm_executor_op(struct vm_device *d, const struct vm_op *op);
  * operation and the next one the program will issue. Takes both over. */
 void vm_executor_adopt(struct vm_device *d, struct vm_plan *plan, struct vm_iteration *it,
                        uint64_t offset);
+/* A copy of the iteration that the plan in force was made from, its blocks fixed at their places: what a
+ * better plan is made from. 0, VM_NOTFOUND when no plan is followed, or VM_ENOMEM. */
+int vm_executor_iteration(const struct vm_device *d, struct vm_iteration *out);
+/* Another plan for that iteration: only its moves and times are new. Between two iterations. Takes
+ * `plan` over; 0, VM_EINVAL when it is not for that iteration, VM_ENOMEM (the old one stays). */
+int vm_executor_revise(struct vm_device *d, struct vm_plan *plan, const struct vm_iteration *it);
+/* The plan before the last revision comes back. Between two iterations. 0, VM_NOTFOUND, VM_ENOMEM. */
+int vm_executor_restore(struct vm_device *d);
 /* Operation time that the plan lets the host run ahead while pages move; 0: no limit. */
 uint64_t vm_executor_window(const struct vm_device *d);
 /* How long the plan expects this operation to take, if it is the next one and pages are being
@@ -25,6 +33,8 @@ uint64_t vm_executor_window(const struct vm_device *d);
 uint64_t vm_executor_duration(const struct vm_device *d, uint64_t sig);
 /* Does the plan that is being followed expect the copies to cost next to nothing? */
 bool vm_executor_spares_link(const struct vm_device *d);
+/* Is a plan being followed? */
+bool vm_executor_on_plan(const struct vm_device *d);
 /* Is a plan that moves pages being followed? */
 bool vm_executor_pages(const struct vm_device *d);
 /* Adds this device's figures to *s. */

@@ -5,6 +5,7 @@
 #include "driver.h"
 #include "host_pool.h"
 #include "hosted.h"
+#include "learn.h"
 #include "pager_queues.h"
 #include "simulate.h"
 #include "stream.h"
@@ -32,17 +33,20 @@ static int start_in(struct vm_device *d, uint64_t page, CUresult *error)
     if (vm_page_take_chunk(d, page) != 0)
         return VM_NOTFOUND;
     vm_unhost_page(d, page);
-    CUevent e = vm_event_take(d);
-    CUresult r = e ? vm_drv.p_cuMemcpyHtoDAsync_v2(d->chunks[pg->chunk].alias,
-                                                   vm_host_slot_addr(d, pg->host), d->page_bytes,
-                                                   d->in_stream)
-                   : CUDA_ERROR_OUT_OF_MEMORY;
+    struct vm_flight f = {.page = page, .npages = 1};
+    CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+    bool begun = vm_learn_copy_begins(d, false, &f);
+    if (begun)
+        r = vm_drv.p_cuMemcpyHtoDAsync_v2(d->chunks[pg->chunk].alias,
+                                          vm_host_slot_addr(d, pg->host), d->page_bytes,
+                                          d->in_stream);
     if (r == CUDA_SUCCESS)
-        r = vm_drv.p_cuEventRecord(e, d->in_stream);
-    if (r == CUDA_SUCCESS && vm_flight_push(&d->in_flight, e, page, 1, 0) != 0)
+        r = vm_drv.p_cuEventRecord(f.event, d->in_stream);
+    if (r == CUDA_SUCCESS && vm_flight_push(&d->in_flight, &f) != 0)
         r = CUDA_ERROR_OUT_OF_MEMORY;
     if (r != CUDA_SUCCESS) {
-        vm_event_give(d, e);
+        if (begun)
+            vm_learn_copied(d, false, 0, &f);
         vm_page_return_chunk(d, page);
         d->failed_moves++;
         *error = r;
@@ -134,7 +138,7 @@ static struct vm_flight flight_pop(struct vm_device *d, struct vm_flights *f)
     struct vm_flight fl = f->items[f->head];
     f->head = (f->head + 1) % f->cap;
     f->count--;
-    vm_event_give(d, fl.event);
+    vm_learn_copied(d, f == &d->out_flight, (uint64_t)fl.npages << d->page_shift, &fl);
     return fl;
 }
 

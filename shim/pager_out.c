@@ -6,6 +6,7 @@
 #include "driver.h"
 #include "host_pool.h"
 #include "hosted.h"
+#include "learn.h"
 #include "pager.h"
 #include "pager_queues.h"
 #include "stream.h"
@@ -119,16 +120,16 @@ static void drain_out(struct vm_device *d)
 /* Starts the copies of n adjacent pages whose frontier is reached. */
 static void leave_copy(struct vm_device *d, uint64_t page, uint32_t n, uint64_t g)
 {
-    CUevent e = vm_event_take(d);
+    struct vm_flight f = {.page = page, .npages = n, .g = g};
+    bool touched = vm_learn_copy_begins(d, true, &f);
     CUresult r =
-        e ? vm_pages_access(d, page, n, CU_MEM_ACCESS_FLAGS_PROT_READ) : CUDA_ERROR_UNKNOWN;
-    bool touched = e != NULL; /* a refused change of access may have been made in part */
+        touched ? vm_pages_access(d, page, n, CU_MEM_ACCESS_FLAGS_PROT_READ) : CUDA_ERROR_UNKNOWN;
     bool copying = r == CUDA_SUCCESS;
     if (r == CUDA_SUCCESS)
         r = copy_out(d, page, n);
     if (r == CUDA_SUCCESS)
-        r = vm_drv.p_cuEventRecord(e, d->out_stream);
-    if (r == CUDA_SUCCESS && vm_flight_push(&d->out_flight, e, page, n, g) != 0)
+        r = vm_drv.p_cuEventRecord(f.event, d->out_stream);
+    if (r == CUDA_SUCCESS && vm_flight_push(&d->out_flight, &f) != 0)
         r = CUDA_ERROR_UNKNOWN;
     if (r == CUDA_SUCCESS) {
         for (uint64_t p = page; p < page + n; p++) {
@@ -144,12 +145,13 @@ static void leave_copy(struct vm_device *d, uint64_t page, uint32_t n, uint64_t 
         drain_out(d);
     for (uint64_t p = page; p < page + n; p++) {
         d->pages[p].copied_g = 0; /* the slot may be half written */
-        if (touched)
+        if (touched) /* a refused change of access may have been made in part */
             vm_page_restore(d, p);
         else
             vm_page_set_state(d, p, VM_PG_RESIDENT);
     }
-    vm_event_give(d, e);
+    if (touched)
+        vm_learn_copied(d, true, 0, &f);
 }
 
 /* The first page whose turn it is: its frontier is reached, or its wait came to nothing. */
@@ -327,7 +329,9 @@ bool vm_pager_pump_unmap(struct vm_device *d)
         while (i + n < w->count && w->items[i + n].page == page + n &&
                still_leaving(d, &w->items[i + n]) && may_go(d, page + n))
             n++;
+        CUevent begin = vm_learn_map_begins(d, true);
         bool ok = vm_drv.p_cuMemUnmap(vm_page_addr(d, page), n << d->page_shift) == CUDA_SUCCESS;
+        vm_learn_map_ends(d, true, n, begin);
         d->failed_moves += ok ? 0 : 1;
         for (uint64_t p = page; p < page + n; p++) {
             if (ok)

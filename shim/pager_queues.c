@@ -7,6 +7,7 @@
 #include "driver.h"
 #include "executor.h"
 #include "host_pool.h"
+#include "learn.h"
 
 /* An operation this many times as long as a copy is long: copies keep clear of its end. Before shorter
  * ones they do not, or the link would stand still too often. */
@@ -96,7 +97,7 @@ void vm_wait_pop(struct vm_waiting *w)
     w->items[i] = last;
 }
 
-int vm_flight_push(struct vm_flights *f, CUevent event, uint64_t page, uint32_t npages, uint64_t g)
+int vm_flight_push(struct vm_flights *f, const struct vm_flight *flight)
 {
     if (f->count == f->cap) {
         size_t cap = f->cap ? f->cap * 2 : 32;
@@ -110,7 +111,7 @@ int vm_flight_push(struct vm_flights *f, CUevent event, uint64_t page, uint32_t 
         f->head = 0;
         f->cap = cap;
     }
-    f->items[(f->head + f->count++) % f->cap] = (struct vm_flight){event, page, npages, g};
+    f->items[(f->head + f->count++) % f->cap] = *flight;
     return 0;
 }
 
@@ -124,6 +125,7 @@ CUresult vm_pages_access(struct vm_device *d, uint64_t page, uint64_t n, CUmemAc
 /* Maps the chunks that n adjacent pages hold and makes them accessible; all or nothing. */
 CUresult vm_pages_map(struct vm_device *d, uint64_t page, uint64_t n)
 {
+    CUevent begin = vm_learn_map_begins(d, false);
     CUresult r = CUDA_SUCCESS;
     uint64_t i;
     for (i = 0; i < n; i++) {
@@ -139,6 +141,7 @@ CUresult vm_pages_map(struct vm_device *d, uint64_t page, uint64_t n)
             vm_drv.p_cuMemUnmap(vm_page_addr(d, page), i << d->page_shift);
         d->failed_moves++;
     }
+    vm_learn_map_ends(d, false, n, begin);
     return r;
 }
 

@@ -24,7 +24,7 @@ int vm_queue_push(struct vm_queue *q, uint64_t page);
 void vm_queue_pop(struct vm_queue *q);
 int vm_wait_push(struct vm_waiting *w, uint64_t page, uint64_t g);
 void vm_wait_pop(struct vm_waiting *w);
-int vm_flight_push(struct vm_flights *f, CUevent event, uint64_t page, uint32_t npages, uint64_t g);
+int vm_flight_push(struct vm_flights *f, const struct vm_flight *flight);
 
 /* Makes n adjacent mapped pages accessible as `flags` says. */
 CUresult vm_pages_access(struct vm_device *d, uint64_t page, uint64_t n, CUmemAccess_flags flags);

@@ -9,6 +9,7 @@
 #include "config.h"
 #include "executor.h"
 #include "iteration.h"
+#include "learn.h"
 #include "log.h"
 #include "policy.h"
 #include "recorder.h"
@@ -24,6 +25,8 @@ struct vm_replan {
     struct vm_plan plan;
     struct vm_error why;
     int result;
+    bool again;      /* a better plan for the iteration of the one in force */
+    double op_scale; /* by what its op times were multiplied                */
     uint64_t offset; /* operations between the plan's first and the next to be issued */
     const struct vm_policy *policy;
 };
@@ -155,9 +158,18 @@ static void take_over(struct vm_device *d)
            (unsigned long long)(p->compute_ns / 1000));
     uint64_t pages = (p->pool_bytes + d->page_bytes - 1) >> d->page_shift;
     d->pool_next += pages;
+    vm_learn_plan(d, p, &r->machine, 1);
     vm_executor_adopt(d, p, &r->it, r->offset);
     vm_recorder_stop(d);
     replan_free(d);
+}
+
+/* What a plan may use now. */
+static void machine_limits(const struct vm_device *d, struct vm_machine *m)
+{
+    m->device_bytes = d->max_chunks << d->page_shift;
+    m->host_bytes = d->host.limit_slots << d->page_shift;
+    m->page_bytes = d->page_bytes;
 }
 
 int vm_replan_begin(struct vm_device *d, const struct vm_trace *t, const struct vm_period *p)
@@ -179,9 +191,7 @@ int vm_replan_begin(struct vm_device *d, const struct vm_trace *t, const struct 
     fix_places(d, t, &r->it);
     r->offset = offset_now(t, &r->it);
     r->machine = d->link;
-    r->machine.device_bytes = d->max_chunks << d->page_shift;
-    r->machine.host_bytes = d->host.limit_slots << d->page_shift;
-    r->machine.page_bytes = d->page_bytes;
+    machine_limits(d, &r->machine);
     /* Pools follow each other round the upper half of the space; what still lives in an old one
      * makes a placement fail harmlessly. */
     if (d->pool_next > d->pool_first + (d->npages - d->pool_first) / 2)
@@ -196,13 +206,74 @@ int vm_replan_begin(struct vm_device *d, const struct vm_trace *t, const struct 
     return 0;
 }
 
+static bool finished(struct vm_replan *r)
+{
+    if (!r->threaded || !atomic_load_explicit(&r->ready, memory_order_acquire))
+        return !r->threaded;
+    pthread_join(r->thread, NULL);
+    r->threaded = false;
+    return true;
+}
+
 bool vm_replan_poll(struct vm_device *d)
 {
     struct vm_replan *r = d->replan;
-    r->offset = (r->offset + 1) % r->it.nops;
-    if (!r->threaded || !atomic_load_explicit(&r->ready, memory_order_acquire))
+    if (r->again) {
+        if (!vm_executor_on_plan(d) && finished(r)) { /* the program left the plan meanwhile */
+            vm_plan_fini(&r->plan);
+            replan_free(d);
+        }
         return false;
-    pthread_join(r->thread, NULL);
+    }
+    r->offset = (r->offset + 1) % r->it.nops;
+    if (!finished(r))
+        return false;
     take_over(d);
     return true;
+}
+
+/* ---- a better plan for the same iteration ------------------------------------------------------ */
+
+static void begin_again(struct vm_device *d)
+{
+    struct vm_replan *r = calloc(1, sizeof *r);
+    if (!r)
+        return;
+    if (vm_executor_iteration(d, &r->it) != 0) {
+        free(r);
+        return;
+    }
+    d->replan = r;
+    r->again = true;
+    r->policy = policy_in_force();
+    vm_learn_belief(d, &r->machine, &r->op_scale);
+    machine_limits(d, &r->machine);
+    for (size_t k = 0; k < r->it.nops; k++)
+        r->it.ops[k].dur_ns = (uint64_t)((double)r->it.ops[k].dur_ns * r->op_scale + 0.5);
+    if (wait_wanted(d) || start_worker(r) != 0)
+        make_plan(r);
+    else
+        r->threaded = true;
+}
+
+static void end_again(struct vm_device *d)
+{
+    struct vm_replan *r = d->replan;
+    if (r->result == 0) {
+        if (vm_learn_better(d, &r->plan, &r->machine, r->op_scale) &&
+            vm_executor_revise(d, &r->plan, &r->it) != 0)
+            vm_learn_stop(d); /* out of host memory: the old plan goes on, unwatched */
+        vm_plan_fini(&r->plan);
+    }
+    replan_free(d);
+}
+
+void vm_replan_between(struct vm_device *d)
+{
+    if (vm_learn_wants_back(d) && vm_executor_restore(d) == 0)
+        vm_learn_went_back(d);
+    if (!d->replan && vm_learn_wants_plan(d))
+        begin_again(d);
+    if (d->replan && d->replan->again && finished(d->replan))
+        end_again(d);
 }

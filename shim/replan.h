@@ -11,6 +11,9 @@ int vm_replan_begin(struct vm_device *d, const struct vm_trace *t, const struct 
 /* Another operation was issued while a plan is being made (d->replan): takes it over once it is
  * ready, and says whether it did. */
 bool vm_replan_poll(struct vm_device *d);
+/* An iteration of the plan ended. If the plan was wrong for a while and it is known why, a new one is made
+ * for the same iteration; once it is ready it is taken if it is better. */
+void vm_replan_between(struct vm_device *d);
 /* The policy in force, from VMEM_POLICY; a name that is none was logged and "auto" serves. */
 const char *vm_policy_name(void);
 /* Does it plan iterations? */

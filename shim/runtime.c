@@ -15,6 +15,7 @@
 #include "device.h"
 #include "driver.h"
 #include "executor.h"
+#include "learn.h"
 #include "log.h"
 #include "recorder.h"
 #include "replan.h"
@@ -48,6 +49,7 @@ static size_t stats_text(char *buf, size_t n)
 {
     struct vmem_stats s = {0};
     uint64_t period = 0, page = 0, failed = 0, hosted = 0;
+    struct vm_learn_figures l = {0};
     for (unsigned i = 0; i < VM_MAX_DEVICES; i++) {
         struct vm_device *d = vm_devices[i];
         if (!d || d->unserved)
@@ -58,6 +60,9 @@ static size_t stats_text(char *buf, size_t n)
         page = d->page_bytes;
         failed += d->failed_moves;
         hosted += d->hosted_ops;
+        struct vm_learn_figures f = vm_learn_figures(d);
+        if (f.compared >= l.compared) /* of the device that compared most */
+            l = f;
     }
 #define U(x) (unsigned long long)(x)
     return vm_format(
@@ -68,17 +73,21 @@ static size_t stats_text(char *buf, size_t n)
         "%llu,\n"
         " \"period_ops\": %llu, \"iterations\": %llu, \"planned_iterations\": %llu,\n"
         " \"deviations\": %llu, \"regenerated\": %llu, \"failed_moves\": %llu,\n"
-        " \"hosted_ops\": %llu}\n",
+        " \"hosted_ops\": %llu,\n"
+        " \"compared_iterations\": %llu, \"planned_us\": %llu, \"expected_us\": %llu, \"measured_us\": %llu,\n"
+        " \"prediction_error_ppm\": %llu, \"plans_revised\": %llu, \"plans_kept\": %llu}\n",
         state_names[s.state < 4 ? s.state : 0], vm_policy_name(), U(s.budget_bytes), U(page),
         U(s.peak_device_bytes), U(s.peak_block_bytes), U(s.host_bytes), U(s.out_bytes),
         U(s.in_bytes), U(s.dropped_bytes), U(s.demand_moves), U(period), U(s.iterations),
-        U(s.planned_iterations), U(s.deviations), U(s.regenerated), U(failed), U(hosted));
+        U(s.planned_iterations), U(s.deviations), U(s.regenerated), U(failed), U(hosted),
+        U(l.compared), U(l.plan_us), U(l.expected_us), U(l.measured_us), U(l.error_ppm),
+        U(l.revised), U(l.kept));
 #undef U
 }
 
 static void write_stats(const char *knob)
 {
-    char path[PATH_MAX], tmp[PATH_MAX + 8], text[1024];
+    char path[PATH_MAX], tmp[PATH_MAX + 8], text[2048];
     if (!vm_config_path(path, sizeof path, knob)) {
         vm_log(STATS_PATH, knob, ENAMETOOLONG);
         return;

@@ -17,6 +17,7 @@ static struct rule rules[64];
 static unsigned nrules;
 static size_t host_limit = SIZE_MAX;
 static double slow_factor = 1, slow_chance = 1;
+static uint64_t slow_from = 1, copies_timed; /* copies are slow from that one on */
 static uint64_t lost_at;
 static int lost_device = -1;
 /* 1: some rule names this call, 2: none does, 0: not yet looked at */
@@ -89,6 +90,8 @@ static bool setting(const char *name, const char *value, bool *ok)
         slow_factor = strtod(value, &end);
         if (*end == '@')
             slow_chance = strtod(end + 1, &end);
+        if (*end == '+')
+            slow_from = strtoull(end + 1, &end, 10);
         *ok = *end == 0 && slow_factor >= 1 && slow_chance >= 0 && slow_chance <= 1;
     } else if (strcmp(name, "lost-device") == 0) {
         lost_device = (int)strtol(value, &end, 10);
@@ -160,7 +163,7 @@ CUresult sg_faults_parse(const char *text, char *why, size_t n)
         if (!parse_rule(t)) {
             snprintf(why, n,
                      "'%s' is no rule; rules are CALL:N=ERROR, CALL:N+=ERROR, CALL:p=P=ERROR, "
-                     "host-memory=SIZE, device-memory=SIZE, slow-copy=FACTOR[@P], "
+                     "host-memory=SIZE, device-memory=SIZE, slow-copy=FACTOR[@P][+N], "
                      "lost-device=ORDINAL[@LAUNCH]",
                      shown);
             free(copy);
@@ -212,7 +215,9 @@ CUresult sg_fault_for(enum sg_id id)
 
 double sg_fault_copy_factor(void)
 {
-    return slow_factor > 1 && sg_random_unit() < slow_chance ? slow_factor : 1;
+    if (slow_factor <= 1 || ++copies_timed < slow_from)
+        return 1;
+    return sg_random_unit() < slow_chance ? slow_factor : 1;
 }
 
 size_t sg_fault_host_limit(void)

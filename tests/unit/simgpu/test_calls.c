@@ -165,6 +165,29 @@ Test(faults, slow_copies_are_slow)
     cr_assert_float_eq(ms, 4 * 10.49, 0.2);
 }
 
+/* A link that gets slow in the middle of a run: from the second copy on. */
+Test(faults, copies_become_slow)
+{
+    START("SIMGPU_FAULTS", "slow-copy=4+2", "SIMGPU_PRESET", "titanx-12g");
+    CUevent e[3];
+    CUdeviceptr d;
+    void *h;
+    float first, second;
+    OK(cuMemAlloc(&d, (size_t)128 << 20));
+    OK(cuMemAllocHost(&h, (size_t)128 << 20));
+    for (int i = 0; i < 3; i++) {
+        OK(cuEventCreate(&e[i], 0));
+        OK(cuEventRecord(e[i], NULL));
+        if (i < 2)
+            OK(cuMemcpyHtoDAsync(d, h, (size_t)128 << 20, NULL));
+    }
+    OK(cuEventSynchronize(e[2]));
+    OK(cuEventElapsedTime(&first, e[0], e[1]));
+    OK(cuEventElapsedTime(&second, e[1], e[2]));
+    cr_assert_float_eq(first, 10.49, 0.1);
+    cr_assert_float_eq(second, 4 * 10.49, 0.2);
+}
+
 Test(faults, a_lost_device_stays_lost)
 {
     struct gpu g = START("SIMGPU_FAULTS", "lost-device=0@3");
