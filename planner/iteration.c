@@ -512,12 +512,23 @@ static int busiest_stream(struct vm_iteration *it)
     return VM_OK;
 }
 
-/* Does a block live on after its successor has been allocated? Then one place cannot serve both. */
+/* Does a block live on after its successor has been allocated? Then one place cannot serve both. Where both
+ * happen before the same op, their order says. */
 static bool outlives_successor(const struct vm_iteration *it)
 {
     for (size_t i = 0; i < it->nblocks; i++)
         if (it->blocks[i].free_op > it->blocks[i].alloc_op + it->nops)
             return true;
+    for (size_t i = 0, from = 0; i < it->nmem; i++) {
+        const struct vm_iter_mem *m = &it->mem[i];
+        if (m->op != it->mem[from].op)
+            from = i;
+        if (!m->is_free || !(it->blocks[m->block].flags & VM_BLK_WRAPS))
+            continue;
+        for (size_t k = from; k < i; k++)
+            if (it->mem[k].block == m->block && !it->mem[k].is_free)
+                return true;
+    }
     return false;
 }
 

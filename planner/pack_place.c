@@ -7,6 +7,7 @@
  * turn. The page runs so made are then packed like large blocks. */
 #include "pack_sections.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,9 +49,10 @@ static int lives_from_mem(struct place *pl, struct vm_error *why)
         struct life *l = &pl->life[b];
         int born = l->lower != UINT64_MAX, died = l->upper != UINT64_MAX;
         l->wraps = born && died && l->upper < l->lower;
-        if (!born)
+        bool meets = born && died && !l->wraps && (it->blocks[b].flags & VM_BLK_WRAPS);
+        if (!born || meets) /* the older instance goes after the younger came: alive at every moment */
             l->lower = 0;
-        if (!died)
+        if (!died || meets)
             l->upper = pl->end;
     }
     return VM_OK;

@@ -355,6 +355,43 @@ Test(iteration, the_first_iteration_follows_no_other)
     vm_trace_fini(&t);
 }
 
+/* The new input is allocated and the old one freed with no op between: they are alive together all the same. */
+Test(iteration, successors_that_meet_between_two_ops)
+{
+    struct vm_trace t = {0};
+    struct vm_iteration it;
+    struct vm_period *runs;
+    struct vm_error why;
+    uint32_t w, x, next, y;
+    size_t n, inputs = 0;
+    cr_assert_eq(vm_trace_add_block(&t, 1, 1 << 20, 0, &w), VM_OK);
+    cr_assert_eq(vm_trace_add_alloc(&t, 2, 5000, 0, 0, 0, &x), VM_OK);
+    for (unsigned i = 0; i < 6; i++) {
+        cr_assert_eq(vm_trace_add_alloc(&t, 1000 + 2 * i, 5000, 0, 0, 0, &next), VM_OK);
+        cr_assert_eq(vm_trace_add_free(&t, x, 0, 0), VM_OK);
+        add_op(&t, VM_OP_COPY_HTOD, 0, 1, 50, 1, &(struct vm_access){next, VM_WRITE | VM_TOTAL, 0, 0});
+        cr_assert_eq(vm_trace_add_alloc(&t, 1001 + 2 * i, 7000, 0, 0, 0, &y), VM_OK);
+        struct vm_access a[3] = {
+            {w, VM_READ, VM_ROLE_W, 0}, {next, VM_READ, 0, 0}, {y, VM_WRITE | VM_TOTAL, 0, 0}};
+        add_op(&t, VM_OP_LAUNCH, VM_LAYER_GEMM, 2, 100, 3, a);
+        struct vm_access c[2] = {{w, VM_RW, 0, 0}, {y, VM_READ, 0, 0}};
+        add_op(&t, VM_OP_LAUNCH, VM_LAYER_ELEMENTWISE, 3, 70, 2, c);
+        cr_assert_eq(vm_trace_add_free(&t, y, 0, 0), VM_OK);
+        x = next;
+    }
+    cr_assert_eq(vm_period_runs(&t, &runs, &n), VM_OK);
+    cr_assert_eq(n, 1);
+    cr_assert_eq(vm_iteration_build(&t, &runs[0], &it, &why), VM_OK);
+    cr_assert_eq(it.periods, 2, "each of the two inputs needs a place of its own");
+    for (size_t b = 0; b < it.nblocks; b++)
+        inputs += it.blocks[b].size == 5000;
+    cr_assert_eq(inputs, 2);
+    expect_memory_order(&it);
+    vm_iteration_fini(&it);
+    free(runs);
+    vm_trace_fini(&t);
+}
+
 Test(iteration, op_times_are_medians_of_the_repeats)
 {
     struct vm_trace t = {0};

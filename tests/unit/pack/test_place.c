@@ -288,3 +288,29 @@ Test(place, bad_iterations_are_refused)
     cr_assert_eq(bytes, 0);
     free(b);
 }
+
+/* A block whose older instance goes after the younger one came is alive at every moment, whatever the order of
+ * allocations and frees makes of its life. */
+Test(place, a_block_that_meets_its_successor_is_always_there)
+{
+    for (int paged = 0; paged < 2; paged++) {
+        struct builder *b = new_builder();
+        for (int i = 0; i < 4; i++)
+            add_op(b);
+        uint32_t x = add_block(b, 3 * MIB, 1, 1 + 4), y = add_block(b, 3 * MIB, 2, 4);
+        b->blocks[x].flags = VM_BLK_WRAPS;
+        struct vm_iter_mem mem[] = {{1, x, 0}, {1, x, 1}, {2, y, 0}, {4, y, 1}};
+        b->it.mem = mem;
+        b->it.nmem = 4;
+        struct vm_machine m = {.page_bytes = PAGE};
+        struct vm_error why = {""};
+        uint64_t offsets[2], pool;
+        int rc = paged ? vm_place(&b->it, &m, 0, offsets, &pool, &why)
+                       : vm_place_contiguous(&b->it, 0, 0, offsets, &pool, &why);
+        cr_assert_eq(rc, VM_OK, "%s", why.text);
+        uint64_t apart = offsets[x] > offsets[y] ? offsets[x] - offsets[y] : offsets[y] - offsets[x];
+        cr_assert_geq(apart, 3 * MIB, "they overlap: %llu and %llu", (unsigned long long)offsets[x],
+                      (unsigned long long)offsets[y]);
+        free(b);
+    }
+}
