@@ -18,4 +18,10 @@ int vm_export_buffers(const struct vm_iteration *it, vm_put_fn put, void *ctx);
 int vm_export_chrome(const struct vm_iteration *it, const struct vm_liveness *l, char *const *names,
                      vm_put_fn put, void *ctx);
 
+/* The whole trace as a PyTorch memory snapshot (a pickle), for pytorch.org/memory_viz and
+ * torch.cuda._memory_viz: blocks that are alive at its end as segments, allocations and frees as the trace of
+ * device 0. Blocks carry the first operation that uses them in place of a stack. 0, VM_ENOMEM or what
+ * `put` returned. */
+int vm_export_memory_viz(const struct vm_trace *t, vm_put_fn put, void *ctx);
+
 #endif

@@ -22,10 +22,12 @@ static const char usage[] =
     "  --budget SIZE   say what would have to move under this budget (12GiB, or 60% of the peak)\n"
     "  --largest N     number of blocks listed (default 12)\n"
     "  --buffers FILE  write the iteration's blocks as CSV: id,lower,upper,size\n"
-    "  --chrome FILE   write the iteration for chrome://tracing or Perfetto\n";
+    "  --chrome FILE   write the iteration for chrome://tracing or Perfetto\n"
+    "  --memory-viz FILE\n"
+    "                  write the trace as PyTorch's memory snapshot, for pytorch.org/memory_viz\n";
 
 struct options {
-    const char *path, *budget, *buffers, *chrome;
+    const char *path, *budget, *buffers, *chrome, *memory_viz;
     size_t largest;
 };
 
@@ -253,14 +255,31 @@ static int file_put(void *ctx, const char *text, size_t n)
     return fwrite(text, 1, n, ctx) == n ? 0 : VM_EIO;
 }
 
-/* Opens, lets `chrome` or the buffers be written, closes; one line when any of it fails. */
-static int write_file(const struct loaded *l, const char *path, bool chrome)
+static int put_buffers(const struct loaded *l, FILE *f)
 {
+    return vm_export_buffers(&l->it, file_put, f);
+}
+
+static int put_chrome(const struct loaded *l, FILE *f)
+{
+    return vm_export_chrome(&l->it, &l->live, l->trace.names, file_put, f);
+}
+
+static int put_memory_viz(const struct loaded *l, FILE *f)
+{
+    return vm_export_memory_viz(&l->trace, file_put, f);
+}
+
+/* Opens, lets `put` write, closes; one line when any of it fails. No path: nothing is wanted. */
+static int write_file(const struct loaded *l, const char *path,
+                      int (*put)(const struct loaded *l, FILE *f))
+{
+    if (!path)
+        return 0;
     FILE *f = fopen(path, "we");
     if (!f)
         return complain(1, "trace", "cannot write '%s': %s", path, strerror(errno));
-    int rc = chrome ? vm_export_chrome(&l->it, &l->live, l->trace.names, file_put, f)
-                    : vm_export_buffers(&l->it, file_put, f);
+    int rc = put(l, f);
     if (fclose(f) != 0 || rc < 0)
         return complain(1, "trace", "cannot write '%s': %s", path, strerror(errno));
     return 0;
@@ -283,7 +302,8 @@ static int take_options(int argc, char **argv, struct options *o)
             continue;
         }
         bool known = strcmp(a, "--budget") == 0 || strcmp(a, "--largest") == 0 ||
-                     strcmp(a, "--buffers") == 0 || strcmp(a, "--chrome") == 0;
+                     strcmp(a, "--buffers") == 0 || strcmp(a, "--chrome") == 0 ||
+                     strcmp(a, "--memory-viz") == 0;
         if (!known)
             return complain(2, "trace", "unknown option '%s'; `vmem trace --help` lists them", a);
         if (!(v = value_of(argc, argv, &i)))
@@ -294,6 +314,8 @@ static int take_options(int argc, char **argv, struct options *o)
             o->buffers = v;
         } else if (strcmp(a, "--chrome") == 0) {
             o->chrome = v;
+        } else if (strcmp(a, "--memory-viz") == 0) {
+            o->memory_viz = v;
         } else {
             char *end;
             long n = strtol(v, &end, 10);
@@ -333,10 +355,12 @@ int cmd_trace(int argc, char **argv)
         if (!print_largest(&l, o.largest) || (budget && !print_budget(&l, budget, o.largest)))
             rc = complain(1, "trace", "out of memory");
     }
-    if (rc == 0 && o.buffers)
-        rc = write_file(&l, o.buffers, false);
-    if (rc == 0 && o.chrome)
-        rc = write_file(&l, o.chrome, true);
+    if (rc == 0)
+        rc = write_file(&l, o.buffers, put_buffers);
+    if (rc == 0)
+        rc = write_file(&l, o.chrome, put_chrome);
+    if (rc == 0)
+        rc = write_file(&l, o.memory_viz, put_memory_viz);
     loaded_free(&l);
     return rc;
 }

@@ -3,6 +3,7 @@ import csv
 import json
 import os
 import pathlib
+import pickle
 import re
 import subprocess
 import sys
@@ -187,6 +188,30 @@ def test_trace_writes_a_chrome_trace():
         expect(abs(peak - shown) <= 0.006 * shown, f"{peak} in the counters, {shown} shown")
         late = vmem("trace", TRACE, "--chrome", "/no/such/folder/c.json")
         expect(late.returncode == 1 and "/no/such" in late.stderr, "no line")
+
+
+def test_trace_writes_a_memory_snapshot():
+    lines = [json.loads(x) for x in TRACE.read_text().splitlines()]
+    size = {x["id"]: x["size"] for x in lines if x.get("ev") in ("block", "alloc")}
+    freed = [x["id"] for x in lines if x.get("ev") == "free"]
+    with tempfile.TemporaryDirectory() as d:
+        out = pathlib.Path(d) / "s.pickle"
+        r = vmem("trace", TRACE, "--memory-viz", out)
+        expect(r.returncode == 0, r.stderr)
+        snapshot = pickle.loads(out.read_bytes())
+    segments, (trace,) = snapshot["segments"], snapshot["device_traces"]
+    alive = sum(n for i, n in size.items() if i not in freed)
+    expect(sum(s["total_size"] for s in segments) == alive, "live bytes at the end")
+    for s in segments:
+        expect(sum(b["size"] for b in s["blocks"]) == s["total_size"] == s["active_size"], "a segment's blocks")
+        expect(all(b["state"] == "active_allocated" for b in s["blocks"]), "states")
+    actions = [e["action"] for e in trace]
+    expect(actions.count("alloc") == sum(x.get("ev") == "alloc" for x in lines), "allocations")
+    expect(actions.count("free_completed") == len(freed), "frees")
+    named = [e["frames"][0]["name"] for e in trace if e["frames"]]
+    expect(named and all(named), "blocks have the operation that first uses them")
+    spans = sorted((s["address"], s["address"] + s["total_size"]) for s in segments)
+    expect(all(a[1] <= b[0] for a, b in zip(spans, spans[1:])), "segments overlap")
 
 
 def test_trace_refuses_with_one_line():
