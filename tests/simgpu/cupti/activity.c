@@ -1,7 +1,8 @@
 /* The simulated CUPTI: activity records.
  *
  * What the driver tells is kept in a queue and written into the client's buffers when it flushes:
- * buffers are never handed over from inside a driver call. Records have the newest layout that the
+ * buffers are never handed over from inside a driver call. One is asked for at the first record, as
+ * clients take that for a sign that there is something to flush. Records have the newest layout that the
  * header knows, followed by zeroes, so that clients built for later headers, which append fields,
  * read zeroes there.
  */
@@ -10,6 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <sys/syscall.h>
@@ -25,20 +27,69 @@ struct item {
     CUpti_ActivityKind kind;
     uint32_t cbid, process, thread;
     struct simgpu_activity a;
+    uint64_t ahead; /* of the real clock over the virtual one when it was told */
     const char *name; /* kept for the life of the process, as CUPTI's are while records live */
     CUpti_ExternalCorrelationKind external_kind;
     uint64_t external;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool on[KINDS], call_on[CBIDS];
-static unsigned ncalls_on;
+static bool on[KINDS];
+/* Of each function: 1 recorded, -1 not, whatever the kind says; 0 as the kind says. */
+static signed char call_on[CBIDS], runtime_on[CBIDS];
+static unsigned ncalls_on, nruntime_on;
 static struct item *queue;
 static size_t nqueue, cqueue, dropped;
 static CUpti_BuffersCallbackRequestFunc request;
 static CUpti_BuffersCallbackCompleteFunc completed;
 static CUpti_TimestampCallbackFunc clock_of_client;
-static _Atomic uint64_t clock_offset; /* added to virtual time */
+
+/* A client that brought its own clock compares our times with it, so virtual time is laid over real time:
+ * it is moved forward where the program itself took time, which is none on the virtual clock, and a thread
+ * is held back where virtual time is ahead, as a real card would hold it. The client's clock may count
+ * anything; two readings beside the real clock give its rate. Without such a clock times are virtual. */
+static uint64_t ahead; /* real clock over virtual */
+static struct {
+    uint64_t real, client;
+} began, now_read;
+
+static uint64_t real_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* With the lock held: virtual time is `now` at this moment. */
+static void follow_real_clock(uint64_t now)
+{
+    uint64_t real = clock_of_client ? real_ns() : 0;
+    if (clock_of_client && real > now + ahead)
+        ahead = real - now;
+}
+
+void cs_pace(uint64_t now)
+{
+    pthread_mutex_lock(&lock);
+    uint64_t until = clock_of_client ? now + ahead : 0;
+    pthread_mutex_unlock(&lock);
+    uint64_t real = until ? real_ns() : 0;
+    if (until <= real)
+        return;
+    struct timespec t = {(time_t)((until - real) / 1000000000u), (long)((until - real) % 1000000000u)};
+    nanosleep(&t, NULL);
+}
+
+/* A virtual time as the client is told it. */
+static uint64_t client_time(uint64_t ns, uint64_t its_ahead)
+{
+    if (!clock_of_client)
+        return ns;
+    double rate = now_read.real > began.real ? (double)(now_read.client - began.client) /
+                                                   (double)(now_read.real - began.real)
+                                             : 1;
+    return began.client + (uint64_t)(int64_t)((double)(int64_t)(ns + its_ahead - began.real) * rate);
+}
 
 struct external {
     uint64_t id[STACK];
@@ -103,13 +154,18 @@ static void push(const struct item *it)
         queue = p;
         cqueue = c;
     }
-    queue[nqueue++] = *it;
+    queue[nqueue] = *it;
+    queue[nqueue++].ahead = ahead;
 }
 
+/* A call of the driver or of the runtime; of two, one inside of the other, the outer one is recorded. */
 static void push_call(struct item *it)
 {
-    it->cbid = cs_driver_cbid(it->a.name);
-    if (!on[CUPTI_ACTIVITY_KIND_DRIVER] && (it->cbid >= CBIDS || !call_on[it->cbid]))
+    bool runtime = it->a.kind == SIMGPU_ACT_RUNTIME;
+    it->cbid = runtime ? cs_runtime_cbid(it->a.name) : cs_driver_cbid(it->a.name);
+    it->kind = runtime ? CUPTI_ACTIVITY_KIND_RUNTIME : CUPTI_ACTIVITY_KIND_DRIVER;
+    int one = it->cbid < CBIDS ? (runtime ? runtime_on : call_on)[it->cbid] : 0;
+    if (it->a.within || one < 0 || (one == 0 && !on[it->kind]) || (runtime && !it->cbid))
         return;
     it->process = (uint32_t)getpid();
     it->thread = (uint32_t)syscall(SYS_gettid);
@@ -124,7 +180,6 @@ static void push_call(struct item *it)
         x.external = e->id[(e->depth < STACK ? e->depth : STACK) - 1];
         push(&x);
     }
-    it->kind = CUPTI_ACTIVITY_KIND_DRIVER;
     push(it);
 }
 
@@ -155,9 +210,15 @@ void cs_record(const struct simgpu_activity *a)
             push(&it);
         break;
     case SIMGPU_ACT_CALL:
+    case SIMGPU_ACT_RUNTIME:
         push_call(&it);
         break;
+    case SIMGPU_ACT_BEGIN:
+        follow_real_clock(a->start_ns);
+        break;
     case SIMGPU_ACT_CONTEXT:
+    case SIMGPU_ACT_CONTEXT_END:
+    case SIMGPU_ACT_RETURN:
         break;
     }
     pthread_mutex_unlock(&lock);
@@ -193,6 +254,7 @@ static size_t record_bytes(CUpti_ActivityKind kind)
         n = sizeof(CUpti_ActivityMemset4);
         break;
     case CUPTI_ACTIVITY_KIND_DRIVER:
+    case CUPTI_ACTIVITY_KIND_RUNTIME:
         n = sizeof(CUpti_ActivityAPI);
         break;
     case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION:
@@ -226,7 +288,7 @@ static void lay_out_copy(CUpti_ActivityMemcpy6 *r, const struct simgpu_activity 
 
 static void lay_out_kernel(CUpti_ActivityKernel10 *r, const struct simgpu_activity *a)
 {
-    r->completed = a->end_ns + clock_offset;
+    r->completed = r->end;
     r->gridX = (int32_t)a->u.kernel.grid[0];
     r->gridY = (int32_t)a->u.kernel.grid[1];
     r->gridZ = (int32_t)a->u.kernel.grid[2];
@@ -245,8 +307,8 @@ static void lay_out(const struct item *it, union record *r)
 /* The fields that all records of operations have, under the same names. */
 #define COMMON(p)                                                                                  \
     do {                                                                                           \
-        (p)->start = a->start_ns + clock_offset;                                                   \
-        (p)->end = a->end_ns + clock_offset;                                                       \
+        (p)->start = client_time(a->start_ns, it->ahead);                                          \
+        (p)->end = client_time(a->end_ns, it->ahead);                                              \
         (p)->deviceId = a->device;                                                                 \
         (p)->contextId = a->context;                                                               \
         (p)->streamId = a->stream;                                                                 \
@@ -278,9 +340,10 @@ static void lay_out(const struct item *it, union record *r)
         r->set.memoryKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
         break;
     case CUPTI_ACTIVITY_KIND_DRIVER:
+    case CUPTI_ACTIVITY_KIND_RUNTIME:
         r->call.cbid = it->cbid;
-        r->call.start = a->start_ns + clock_offset;
-        r->call.end = a->end_ns + clock_offset;
+        r->call.start = client_time(a->start_ns, it->ahead);
+        r->call.end = client_time(a->end_ns, it->ahead);
         r->call.processId = it->process;
         r->call.threadId = it->thread;
         r->call.correlationId = a->correlation;
@@ -296,14 +359,44 @@ static void lay_out(const struct item *it, union record *r)
 
 /* ---- buffers -----------------------------------------------------------------------------------*/
 
-/* Fills buffers of the client from `items`; no lock is held, the callbacks are its own code. */
-static void deliver(const struct item *items, size_t n, CUpti_BuffersCallbackRequestFunc ask,
-                    CUpti_BuffersCallbackCompleteFunc give)
+struct buffer {
+    uint8_t *at;
+    size_t size, limit;
+};
+static struct buffer ahead_of_flush; /* asked for and not yet filled; at NULL: none */
+
+void cs_ask_ahead(void)
 {
+    struct buffer b = {NULL, 0, 0};
+    pthread_mutex_lock(&lock);
+    CUpti_BuffersCallbackRequestFunc ask = nqueue > 0 && !ahead_of_flush.at ? request : NULL;
+    pthread_mutex_unlock(&lock);
+    if (!ask)
+        return;
+    ask(&b.at, &b.size, &b.limit);
+    pthread_mutex_lock(&lock);
+    bool kept = b.at && !ahead_of_flush.at;
+    if (kept)
+        ahead_of_flush = b;
+    CUpti_BuffersCallbackCompleteFunc give = completed;
+    pthread_mutex_unlock(&lock);
+    if (b.at && !kept && give)
+        give(NULL, 0, b.at, b.size, 0);
+}
+
+/* Fills buffers of the client from `items`, `first` before others; no lock is held, the callbacks are its
+ * own code. */
+static void deliver(const struct item *items, size_t n, struct buffer first,
+                    CUpti_BuffersCallbackRequestFunc ask, CUpti_BuffersCallbackCompleteFunc give)
+{
+    if (n == 0 && first.at)
+        give(NULL, 0, first.at, first.size, 0);
     for (size_t i = 0; i < n;) {
-        uint8_t *buffer = NULL;
-        size_t size = 0, limit = 0, used = 0, count = 0;
-        ask(&buffer, &size, &limit);
+        uint8_t *buffer = first.at;
+        size_t size = first.size, limit = first.limit, used = 0, count = 0;
+        first.at = NULL;
+        if (!buffer)
+            ask(&buffer, &size, &limit);
         if (!buffer || size < record_bytes(items[i].kind)) {
             if (buffer)
                 give(NULL, 0, buffer, size, 0);
@@ -326,6 +419,17 @@ static void deliver(const struct item *items, size_t n, CUpti_BuffersCallbackReq
     }
 }
 
+/* With the lock held: a second reading, some time after the first so that the rate is good. */
+static void read_clocks(void)
+{
+    if (!clock_of_client)
+        return;
+    do {
+        now_read.real = real_ns();
+    } while (now_read.real - began.real < 1000000);
+    now_read.client = clock_of_client();
+}
+
 CUptiResult CUPTIAPI cuptiActivityFlushAll(uint32_t flag)
 {
     (void)flag; /* operations that have not ended have no record here, with or without force */
@@ -340,8 +444,11 @@ CUptiResult CUPTIAPI cuptiActivityFlushAll(uint32_t flag)
     CUpti_BuffersCallbackCompleteFunc give = completed;
     queue = NULL;
     nqueue = cqueue = 0;
+    read_clocks();
+    struct buffer first = ahead_of_flush;
+    ahead_of_flush.at = NULL;
     pthread_mutex_unlock(&lock);
-    deliver(items, n, ask, give);
+    deliver(items, n, first, ask, give);
     free(items);
     return CUPTI_SUCCESS;
 }
@@ -398,7 +505,15 @@ bool cs_records_wanted(void)
     pthread_mutex_lock(&lock);
     for (unsigned k = 0; k < KINDS; k++)
         wanted = wanted || on[k];
-    wanted = wanted || ncalls_on;
+    wanted = wanted || ncalls_on || nruntime_on;
+    pthread_mutex_unlock(&lock);
+    return wanted;
+}
+
+bool cs_runtime_wanted(void)
+{
+    pthread_mutex_lock(&lock);
+    bool wanted = on[CUPTI_ACTIVITY_KIND_RUNTIME] || nruntime_on;
     pthread_mutex_unlock(&lock);
     return wanted;
 }
@@ -414,19 +529,21 @@ static CUptiResult set_kind(CUpti_ActivityKind kind, bool value)
     if ((unsigned)kind >= KINDS || kind == CUPTI_ACTIVITY_KIND_INVALID)
         return CUPTI_ERROR_INVALID_KIND;
     if (value && !record_bytes(kind) && !empty_kind(kind)) {
-        cs_not_modelled(kind == CUPTI_ACTIVITY_KIND_RUNTIME ? "activity of the CUDA runtime"
-                                                            : "an activity kind");
+        cs_not_modelled("an activity kind");
         return CUPTI_ERROR_NOT_COMPATIBLE;
     }
     const struct simgpu_activity_table *t = cs_driver();
     if (!t)
         return CUPTI_ERROR_UNKNOWN;
-    bool first = value && !cs_records_wanted();
-    uint64_t now = t->now_ns(), client = first && clock_of_client ? clock_of_client() : now;
+    uint64_t now = t->now_ns();
     pthread_mutex_lock(&lock);
     on[kind] = value;
-    if (first)
-        clock_offset = client - now;
+    if (kind == CUPTI_ACTIVITY_KIND_RUNTIME || kind == CUPTI_ACTIVITY_KIND_DRIVER) {
+        bool runtime = kind == CUPTI_ACTIVITY_KIND_RUNTIME;
+        memset(runtime ? runtime_on : call_on, 0, CBIDS); /* for all functions alike */
+        *(runtime ? &nruntime_on : &ncalls_on) = 0;
+    }
+    follow_real_clock(now);
     pthread_mutex_unlock(&lock);
     cs_listen();
     return CUPTI_SUCCESS;
@@ -442,24 +559,40 @@ CUptiResult CUPTIAPI cuptiActivityDisable(CUpti_ActivityKind kind)
     return set_kind(kind, false);
 }
 
-CUptiResult CUPTIAPI cuptiActivityEnableDriverApi(CUpti_CallbackId cbid, uint8_t enable)
+static CUptiResult set_call(signed char *one, unsigned *count, CUpti_CallbackId cbid, bool enable)
 {
     if (cbid == 0 || cbid >= CBIDS)
         return CUPTI_ERROR_INVALID_PARAMETER;
     pthread_mutex_lock(&lock);
-    ncalls_on = ncalls_on + (enable && !call_on[cbid]) - (!enable && call_on[cbid]);
-    call_on[cbid] = enable;
+    *count = *count + (enable && one[cbid] != 1) - (!enable && one[cbid] == 1);
+    one[cbid] = enable ? 1 : -1;
     pthread_mutex_unlock(&lock);
     cs_listen();
     return CUPTI_SUCCESS;
+}
+
+CUptiResult CUPTIAPI cuptiActivityEnableDriverApi(CUpti_CallbackId cbid, uint8_t enable)
+{
+    return set_call(call_on, &ncalls_on, cbid, enable);
+}
+
+CUptiResult CUPTIAPI cuptiActivityEnableRuntimeApi(CUpti_CallbackId cbid, uint8_t enable)
+{
+    return set_call(runtime_on, &nruntime_on, cbid, enable);
 }
 
 CUptiResult CUPTIAPI cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc f)
 {
     if (!f)
         return CUPTI_ERROR_INVALID_PARAMETER;
+    const struct simgpu_activity_table *t = cs_driver();
+    uint64_t now = t ? t->now_ns() : 0;
     pthread_mutex_lock(&lock);
     clock_of_client = f;
+    began.real = real_ns();
+    began.client = f();
+    now_read = began;
+    ahead = began.real - now;
     pthread_mutex_unlock(&lock);
     return CUPTI_SUCCESS;
 }
@@ -471,7 +604,10 @@ CUptiResult CUPTIAPI cuptiGetTimestamp(uint64_t *ns)
         return CUPTI_ERROR_INVALID_PARAMETER;
     if (!t)
         return CUPTI_ERROR_UNKNOWN;
-    *ns = t->now_ns() + clock_offset;
+    uint64_t now = t->now_ns();
+    pthread_mutex_lock(&lock);
+    *ns = clock_of_client ? clock_of_client() : now;
+    pthread_mutex_unlock(&lock);
     return CUPTI_SUCCESS;
 }
 
@@ -488,13 +624,15 @@ void cs_records_end(void)
     pthread_mutex_lock(&lock);
     memset(on, 0, sizeof on);
     memset(call_on, 0, sizeof call_on);
-    ncalls_on = 0;
+    memset(runtime_on, 0, sizeof runtime_on);
+    ncalls_on = nruntime_on = 0;
     free(queue);
     queue = NULL;
     nqueue = cqueue = 0;
     request = NULL;
     completed = NULL;
     clock_of_client = NULL;
+    ahead = 0;
     pthread_mutex_unlock(&lock);
 }
 

@@ -10,7 +10,7 @@
 struct subscriber {
     CUpti_CallbackFunc callback;
     void *userdata;
-    bool context_created;
+    bool created, destroyed; /* which of a context's callbacks it asked for */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -41,17 +41,21 @@ const struct simgpu_activity_table *cs_driver(void)
 
 static void told(const struct simgpu_activity *a)
 {
-    if (a->kind == SIMGPU_ACT_CONTEXT)
+    if (a->kind == SIMGPU_ACT_CONTEXT || a->kind == SIMGPU_ACT_CONTEXT_END) {
         cs_call_back(a);
-    else
+    } else if (a->kind == SIMGPU_ACT_RETURN) {
+        cs_pace(a->end_ns);
+        cs_ask_ahead();
+    } else {
         cs_record(a);
+    }
 }
 
 void cs_listen(void)
 {
     const struct simgpu_activity_table *t = cs_driver();
     if (t)
-        t->listen(cs_records_wanted() || cs_callbacks_wanted() ? told : NULL);
+        t->listen(cs_records_wanted() || cs_callbacks_wanted() ? told : NULL, cs_runtime_wanted());
 }
 
 CUptiResult cs_not_modelled(const char *what)
@@ -114,7 +118,7 @@ CUptiResult CUPTIAPI cuptiUnsubscribe(CUpti_SubscriberHandle handle)
 bool cs_callbacks_wanted(void)
 {
     pthread_mutex_lock(&lock);
-    bool wanted = subscriber && subscriber->context_created;
+    bool wanted = subscriber && (subscriber->created || subscriber->destroyed);
     pthread_mutex_unlock(&lock);
     return wanted;
 }
@@ -124,22 +128,27 @@ void cs_call_back(const struct simgpu_activity *a)
     CUpti_CallbackFunc f = NULL;
     void *userdata = NULL;
     pthread_mutex_lock(&lock);
-    if (subscriber && subscriber->context_created) {
+    bool ends = a->kind == SIMGPU_ACT_CONTEXT_END;
+    if (subscriber && (ends ? subscriber->destroyed : subscriber->created)) {
         f = subscriber->callback;
         userdata = subscriber->userdata;
     }
     pthread_mutex_unlock(&lock);
     CUpti_ResourceData data = {.context = a->u.context.handle};
     if (f)
-        f(userdata, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED, &data);
+        f(userdata, CUPTI_CB_DOMAIN_RESOURCE,
+          ends ? CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING : CUPTI_CBID_RESOURCE_CONTEXT_CREATED,
+          &data);
 }
 
-static CUptiResult enable(uint32_t on, CUpti_SubscriberHandle handle)
+static CUptiResult enable(uint32_t on, CUpti_SubscriberHandle handle, bool created, bool destroyed)
 {
     pthread_mutex_lock(&lock);
     bool ours = subscriber && handle == (CUpti_SubscriberHandle)subscriber;
-    if (ours)
-        subscriber->context_created = on;
+    if (ours && created)
+        subscriber->created = on;
+    if (ours && destroyed)
+        subscriber->destroyed = on;
     pthread_mutex_unlock(&lock);
     if (!ours)
         return CUPTI_ERROR_INVALID_PARAMETER;
@@ -150,16 +159,18 @@ static CUptiResult enable(uint32_t on, CUpti_SubscriberHandle handle)
 CUptiResult CUPTIAPI cuptiEnableCallback(uint32_t on, CUpti_SubscriberHandle handle,
                                          CUpti_CallbackDomain domain, CUpti_CallbackId cbid)
 {
-    if (domain == CUPTI_CB_DOMAIN_RESOURCE && cbid == CUPTI_CBID_RESOURCE_CONTEXT_CREATED)
-        return enable(on, handle);
-    return on ? cs_not_modelled("a callback other than that of a new context") : CUPTI_SUCCESS;
+    bool created = cbid == CUPTI_CBID_RESOURCE_CONTEXT_CREATED,
+         destroyed = cbid == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING;
+    if (domain == CUPTI_CB_DOMAIN_RESOURCE && (created || destroyed))
+        return enable(on, handle, created, destroyed);
+    return on ? cs_not_modelled("a callback other than those of contexts") : CUPTI_SUCCESS;
 }
 
 CUptiResult CUPTIAPI cuptiEnableDomain(uint32_t on, CUpti_SubscriberHandle handle,
                                        CUpti_CallbackDomain domain)
 {
     if (domain == CUPTI_CB_DOMAIN_RESOURCE)
-        return enable(on, handle); /* of its callbacks the one that is modelled */
+        return enable(on, handle, true, true); /* of its callbacks those that are modelled */
     return on ? cs_not_modelled("a callback domain other than resources") : CUPTI_SUCCESS;
 }
 
@@ -193,6 +204,13 @@ uint32_t cs_driver_cbid(const char *name)
 {
     const struct cs_name *n =
         bsearch(name, cs_driver_names, cs_ndriver_names, sizeof *cs_driver_names, by_name);
+    return n ? n->id : 0;
+}
+
+uint32_t cs_runtime_cbid(const char *name)
+{
+    const struct cs_name *n =
+        bsearch(name, cs_runtime_plain, cs_nruntime_plain, sizeof *cs_runtime_plain, by_name);
     return n ? n->id : 0;
 }
 
@@ -235,6 +253,7 @@ CUptiResult CUPTIAPI cuptiGetResultString(CUptiResult result, const char **text)
         NAMED(CUPTI_ERROR_QUEUE_EMPTY);
         NAMED(CUPTI_ERROR_INVALID_KIND);
         NAMED(CUPTI_ERROR_NOT_SUPPORTED);
+        NAMED(CUPTI_ERROR_NOT_COMPATIBLE);
         NAMED(CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
         NAMED(CUPTI_ERROR_UNKNOWN);
     default:

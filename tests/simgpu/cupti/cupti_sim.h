@@ -19,6 +19,11 @@ void cs_call_back(const struct simgpu_activity *context); /* cupti.c */
 /* Makes the driver tell us things while anybody wants them. Not under the library's lock. */
 void cs_listen(void);
 bool cs_records_wanted(void);
+bool cs_runtime_wanted(void);
+/* Holds the thread back until the client's clock has come to the virtual time `now_ns`. */
+void cs_pace(uint64_t now_ns);
+/* Asks the client for a buffer once there is a record; its callback runs. */
+void cs_ask_ahead(void);
 bool cs_callbacks_wanted(void);
 /* Forgets all that activity.c was asked for, as cuptiFinalize does. */
 void cs_records_end(void);
@@ -30,7 +35,10 @@ struct cs_name {
 };
 extern const struct cs_name cs_driver_names[], cs_runtime_names[];
 extern const unsigned cs_ndriver_names, cs_nruntime_names;
+extern const struct cs_name cs_runtime_plain[]; /* without versions */
+extern const unsigned cs_nruntime_plain;
 uint32_t cs_driver_cbid(const char *name);
+uint32_t cs_runtime_cbid(const char *name);
 
 /* Says on stderr, once for each text, what is not modelled. */
 CUptiResult cs_not_modelled(const char *what);

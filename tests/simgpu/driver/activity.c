@@ -9,14 +9,26 @@
 static void (*sink)(const struct simgpu_activity *); /* guarded by sg.lock */
 static _Thread_local uint32_t correlation;
 static _Thread_local uint64_t began_ns;
-static _Thread_local struct sg_ctx *made; /* by the call under way */
+static _Thread_local struct sg_ctx *made, *ended; /* by the call under way */
 static uint32_t calls;                    /* guarded by sg.lock */
+static int runtime_told;                  /* read by the runtime without the lock */
+static _Thread_local uint32_t within;     /* number of the runtime's call under way, or 0 */
+static _Thread_local uint64_t runtime_began_ns;
+
+static void tell_begin(void)
+{
+    struct simgpu_activity a = {.kind = SIMGPU_ACT_BEGIN, .start_ns = sg.host_ns};
+    if (sink)
+        sink(&a);
+}
 
 void sg_activity_call_begins(void)
 {
-    correlation = ++calls;
+    if (!within)
+        tell_begin();
+    correlation = within ? within : ++calls;
     began_ns = sg.host_ns;
-    made = NULL;
+    made = ended = NULL;
 }
 
 uint32_t sg_activity_correlation(void)
@@ -24,9 +36,9 @@ uint32_t sg_activity_correlation(void)
     return correlation;
 }
 
-void sg_activity_context(struct sg_ctx *c)
+void sg_activity_context(struct sg_ctx *c, bool ends)
 {
-    made = c;
+    *(ends ? &ended : &made) = c;
 }
 
 /* Under the lock; what is to be told after it was given back is left in *after. */
@@ -40,14 +52,18 @@ void sg_activity_call_ends(enum sg_id id, CUresult r, struct sg_told *after)
                                 .end_ns = sg.host_ns,
                                 .issue_ns = began_ns,
                                 .correlation = correlation,
+                                .within = within,
                                 .name = sg_names[id],
-                                .u.call.result = r};
+                                .u.call.result = (int)r};
     sink(&a);
-    if (made) {
-        after->sink = sink;
-        after->ctx = made;
-        after->device = (uint32_t)made->device;
-        after->id = (uint32_t)made->id;
+    after->sink = sink;
+    const struct sg_ctx *c = made ? made : ended;
+    after->ctx = c;
+    after->ends = !made && ended;
+    after->now_ns = sg.host_ns;
+    if (c) {
+        after->device = (uint32_t)c->device;
+        after->id = (uint32_t)c->id;
     }
 }
 
@@ -55,10 +71,14 @@ void sg_activity_tell(const struct sg_told *t)
 {
     if (!t->sink)
         return;
-    struct simgpu_activity a = {.kind = SIMGPU_ACT_CONTEXT,
-                                .device = t->device,
-                                .context = t->id,
-                                .u.context.handle = (CUcontext)t->ctx};
+    if (t->ctx) {
+        struct simgpu_activity a = {.kind = t->ends ? SIMGPU_ACT_CONTEXT_END : SIMGPU_ACT_CONTEXT,
+                                    .device = t->device,
+                                    .context = t->id,
+                                    .u.context.handle = (CUcontext)t->ctx};
+        t->sink(&a);
+    }
+    struct simgpu_activity a = {.kind = SIMGPU_ACT_RETURN, .end_ns = t->now_ns};
     t->sink(&a);
 }
 
@@ -111,10 +131,11 @@ void sg_activity_op(const struct sg_op *op)
 
 /* ---- the table -------------------------------------------------------------------------------- */
 
-static void table_listen(void (*to)(const struct simgpu_activity *))
+static void table_listen(void (*to)(const struct simgpu_activity *), int runtime)
 {
     pthread_mutex_lock(&sg.lock);
     sink = to;
+    __atomic_store_n(&runtime_told, to && runtime, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&sg.lock);
 }
 
@@ -148,6 +169,31 @@ static uint32_t table_stream(CUcontext ctx, CUstream stream)
     return id;
 }
 
+static void table_runtime_begins(void)
+{
+    pthread_mutex_lock(&sg.lock);
+    tell_begin();
+    within = ++calls;
+    runtime_began_ns = sg.host_ns;
+    pthread_mutex_unlock(&sg.lock);
+}
+
+static void table_runtime_ends(const char *name, int result)
+{
+    pthread_mutex_lock(&sg.lock);
+    struct simgpu_activity a = {.kind = SIMGPU_ACT_RUNTIME,
+                                .start_ns = runtime_began_ns,
+                                .end_ns = sg.host_ns,
+                                .issue_ns = runtime_began_ns,
+                                .correlation = within,
+                                .name = name,
+                                .u.call.result = result};
+    if (sink && within)
+        sink(&a);
+    within = 0;
+    pthread_mutex_unlock(&sg.lock);
+}
+
 const void *sg_activity_table(const CUuuid *id)
 {
     static const CUuuid ours = SIMGPU_ACTIVITY_ID;
@@ -155,6 +201,9 @@ const void *sg_activity_table(const CUuuid *id)
                                                        .listen = table_listen,
                                                        .now_ns = table_now,
                                                        .stream_id = table_stream,
-                                                       .context_id = table_context};
+                                                       .context_id = table_context,
+                                                       .runtime_told = &runtime_told,
+                                                       .runtime_begins = table_runtime_begins,
+                                                       .runtime_ends = table_runtime_ends};
     return memcmp(id, &ours, sizeof ours) == 0 ? &table : NULL;
 }

@@ -63,7 +63,7 @@ static CUresult ctx_new(int device, unsigned flags, bool primary, struct sg_ctx 
     if (d->used + d->reserved_ctx > d->peak)
         d->peak = d->used + d->reserved_ctx;
     sg_handle_add(SG_H_CTX, c);
-    sg_activity_context(c);
+    sg_activity_context(c, false);
     *out = c;
     return CUDA_SUCCESS;
 }
@@ -78,6 +78,7 @@ static void destroy(struct sg_ctx *c)
     c->dead = true;
     c->sticky = CUDA_SUCCESS;
     sg_handle_drop(SG_H_CTX, c);
+    sg_activity_context(c, true);
     for (unsigned i = 0; i < depth; i++)
         if (stack[i] == c) {
             memmove(&stack[i], &stack[i + 1], (depth - i - 1) * sizeof *stack);

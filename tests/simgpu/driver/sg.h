@@ -474,16 +474,18 @@ void sg_dealloc(struct sg_range *r);
 
 /* ---- what CUPTI is told (activity.c) ---- */
 struct simgpu_activity;
-struct sg_told { /* a context that was made, to be told once the lock is given back */
+struct sg_told { /* what is to be told once the lock is given back */
     void (*sink)(const struct simgpu_activity *);
-    struct sg_ctx *ctx;
+    const struct sg_ctx *ctx; /* a context that was made, or ended; or NULL */
+    bool ends;
     uint32_t device, id;
+    uint64_t now_ns;
 };
 void sg_activity_call_begins(void);
 void sg_activity_call_ends(enum sg_id id, CUresult r, struct sg_told *after);
 void sg_activity_tell(const struct sg_told *t);
 uint32_t sg_activity_correlation(void);
-void sg_activity_context(struct sg_ctx *c);
+void sg_activity_context(struct sg_ctx *c, bool ends);
 void sg_activity_op(const struct sg_op *op);
 const void *sg_activity_table(const CUuuid *id); /* NULL: another's */
 

@@ -24,6 +24,10 @@ enum simgpu_activity_kind {
     SIMGPU_ACT_MEMSET,
     SIMGPU_ACT_CALL,    /* a driver call returns; told on the thread that made it */
     SIMGPU_ACT_CONTEXT, /* a context was made; likewise */
+    SIMGPU_ACT_CONTEXT_END, /* a context was destroyed; likewise */
+    SIMGPU_ACT_RUNTIME, /* a call of the CUDA runtime returns; likewise */
+    SIMGPU_ACT_BEGIN,   /* a call of the runtime, or of the driver outside of any, begins at start_ns */
+    SIMGPU_ACT_RETURN,  /* after SIMGPU_ACT_CALL, outside of the driver's lock */
 };
 
 /* Where one side of a copy lives. */
@@ -33,7 +37,9 @@ enum simgpu_place { SIMGPU_AT_DEVICE, SIMGPU_AT_PINNED, SIMGPU_AT_PAGEABLE };
 struct simgpu_activity {
     enum simgpu_activity_kind kind;
     uint64_t start_ns, end_ns, issue_ns;
-    uint32_t correlation; /* number of the driver call that issued it, from 1 on */
+    uint32_t correlation; /* number of the call that issued it, from 1 on: the driver's, or the runtime's
+                             around it while those are told */
+    uint32_t within;      /* driver calls: number of the runtime's call around it, or 0 */
     uint32_t device, context, stream;
     const char *name; /* kernel or driver function */
     union {
@@ -50,7 +56,7 @@ struct simgpu_activity {
             unsigned value;
         } memset;
         struct {
-            CUresult result;
+            int result; /* CUresult, cudaError_t */
         } call;
         struct {
             CUcontext handle;
@@ -60,13 +66,17 @@ struct simgpu_activity {
 
 struct simgpu_activity_table {
     size_t bytes; /* of this table */
-    /* Tells `sink` of everything from now on; NULL ends it. Operations and calls are told under the
-     * driver's lock: the sink must not call the driver. Contexts are told outside of it. One
-     * listener. */
-    void (*listen)(void (*sink)(const struct simgpu_activity *));
+    /* Tells `sink` of everything from now on, of the runtime's calls where `runtime` is not 0; NULL ends
+     * it. Operations and calls are told under the driver's lock: the sink must not call the driver.
+     * Contexts and returns are told outside of it. One listener. */
+    void (*listen)(void (*sink)(const struct simgpu_activity *), int runtime);
     uint64_t (*now_ns)(void); /* the host's virtual clock */
     uint32_t (*stream_id)(CUcontext ctx, CUstream stream); /* as in activities; 0: no such stream */
     uint32_t (*context_id)(CUcontext ctx);                 /* 0: no such context */
+    /* For the runtime, around each of its calls while *runtime_told is not 0. */
+    const int *runtime_told;
+    void (*runtime_begins)(void);
+    void (*runtime_ends)(const char *name, int result);
 };
 
 #endif

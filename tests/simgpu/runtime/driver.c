@@ -1,6 +1,8 @@
 /* driver.c: finds the driver as the real runtime does, and keeps the contexts of the threads. */
 #include "rt.h"
 
+#include "simgpu_activity.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -97,12 +99,42 @@ static void rt_fill_tables(void)
     }
 }
 
+/* ---- CUPTI --------------------------------------------------------------------------------------*/
+
+/* As the real runtime does it, though by a table of our own: the driver connects it with CUPTI. */
+static const struct simgpu_activity_table *rt_tools;
+
+static void rt_find_tools(void)
+{
+    static const CUuuid id = SIMGPU_ACTIVITY_ID;
+    __typeof__(&cuGetExportTable) get;
+    const void *found = NULL;
+    void *sym = dlsym(rt.handle, "cuGetExportTable");
+    memcpy(&get, &sym, sizeof get);
+    if (get && get(&found, &id) == CUDA_SUCCESS)
+        rt_tools = found;
+}
+
+bool rt_tell_begins(void)
+{
+    if (!rt_tools || !__atomic_load_n(rt_tools->runtime_told, __ATOMIC_RELAXED))
+        return false;
+    rt_tools->runtime_begins();
+    return true;
+}
+
+void rt_tell_ends(const char *function, cudaError_t result)
+{
+    rt_tools->runtime_ends(function, (int)result);
+}
+
 /* Called once, with the lock held. */
 static cudaError_t rt_load_locked(void)
 {
     rt.handle = dlopen("libcuda.so.1", RTLD_NOW);
     if (!rt.handle)
         return cudaErrorInsufficientDriver;
+    rt_find_tools();
     void *sym = dlsym(rt.handle, "cuGetProcAddress_v2");
     memcpy(&rt.lookup, &sym, sizeof sym);
     if (rt.lookup) {

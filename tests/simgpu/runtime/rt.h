@@ -35,6 +35,7 @@
 #include <cudaProfiler.h>
 #include <cuda_runtime_api.h>
 #include <cuda_profiler_api.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -96,10 +97,18 @@ cudaError_t rt_device_properties(struct cudaDeviceProp *prop, int device);
 /* Forgets the functions that were cached for contexts. */
 void rt_code_forget(void);
 
+/* Tells CUPTI of a call of the runtime; does nothing while nobody asked for that. */
+bool rt_tell_begins(void);
+void rt_tell_ends(const char *function, cudaError_t result);
+
 /* An exported function without twin: enters, runs, records. `body` is an expression of cudaError_t. */
 #define RT_RUN(body)                                                                               \
+    bool told_ = rt_tell_begins();                                                                 \
     cudaError_t err_ = rt_enter();                                                                 \
-    return rt_last(err_ != cudaSuccess ? err_ : (body))
+    err_ = rt_last(err_ != cudaSuccess ? err_ : (body));                                           \
+    if (told_)                                                                                     \
+        rt_tell_ends(__func__, err_);                                                              \
+    return err_
 
 /* Exports `name` and its per-thread twin over `body(const struct rt_driver *, ...)`. */
 #define RT_TWINS(name, suffix, body, params, ...) RT_TWINS_(name, suffix, body, params, __VA_ARGS__)

@@ -1,17 +1,19 @@
 /* The simulated CUPTI, by its public interface. */
 #include "gpu.h"
 
+#include <cuda_runtime_api.h>
 #include <cupti.h>
 #include <stdint.h>
+#include <time.h>
 
 #define CU(call) cr_assert_eq((call), CUPTI_SUCCESS, "%s", #call)
 
 struct seen {
-    unsigned kernels, copies, sets, calls, externals, buffers;
+    unsigned kernels, copies, sets, calls, runtime, externals, buffers, asked;
     CUpti_ActivityKernel9 kernel;
     CUpti_ActivityMemcpy5 copy;
     CUpti_ActivityMemset4 set;
-    CUpti_ActivityAPI launch;
+    CUpti_ActivityAPI launch, runtime_call;
     CUpti_ActivityExternalCorrelation external;
 };
 static struct seen seen;
@@ -22,6 +24,7 @@ static void ask(uint8_t **buffer, size_t *size, size_t *most)
     *buffer = aligned_alloc(8, buffer_bytes);
     *size = buffer_bytes;
     *most = 0;
+    seen.asked++;
 }
 
 static void take(CUcontext c, uint32_t s, uint8_t *buffer, size_t size, size_t valid)
@@ -47,6 +50,10 @@ static void take(CUcontext c, uint32_t s, uint8_t *buffer, size_t size, size_t v
             if (((CUpti_ActivityAPI *)(void *)r)->cbid == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel)
                 memcpy(&seen.launch, r, sizeof seen.launch);
             seen.calls++;
+            break;
+        case CUPTI_ACTIVITY_KIND_RUNTIME:
+            memcpy(&seen.runtime_call, r, sizeof seen.runtime_call);
+            seen.runtime++;
             break;
         case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION:
             memcpy(&seen.external, r, sizeof seen.external);
@@ -197,4 +204,74 @@ Test(cupti, names)
     CU(cuptiGetResultString(CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED, &name));
     cr_assert_str_eq(name, "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED");
     cr_assert_eq(cuptiGetResultString((CUptiResult)12345, &name), CUPTI_ERROR_INVALID_PARAMETER);
+}
+
+/* A call of the runtime, and what the driver does for it, carry one number; driver calls inside of it have
+ * no records. */
+Test(cupti, calls_of_the_runtime)
+{
+    void *p;
+    START("SIMGPU_MODE", "timing");
+    cr_assert_eq(cudaMalloc(&p, 4096), cudaSuccess);
+    CU(cuptiActivityRegisterCallbacks(ask, take));
+    CU(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_RUNTIME));
+    CU(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_DRIVER));
+    CU(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_MEMSET));
+    CU(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION));
+    CU(cuptiActivityEnableRuntimeApi(CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_v3020, 0));
+    CU(cuptiActivityPushExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, 5));
+    cr_assert_eq(cudaMemsetAsync(p, 0, 4096, NULL), cudaSuccess);
+    CU(cuptiActivityPopExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, NULL));
+    cr_assert_eq(cudaStreamSynchronize(NULL), cudaSuccess);
+    CU(cuptiActivityFlushAll(0));
+    cr_assert_eq(seen.runtime, 1, "one of two was switched off");
+    cr_assert_eq(seen.calls, 0);
+    cr_assert_eq(seen.runtime_call.cbid, CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020);
+    cr_assert_eq(seen.sets, 1);
+    cr_assert_eq(seen.set.correlationId, seen.runtime_call.correlationId);
+    cr_assert_eq(seen.externals, 1);
+    cr_assert_eq(seen.external.correlationId, seen.runtime_call.correlationId);
+    OK(cuCtxSynchronize());
+    CU(cuptiActivityFlushAll(0));
+    cr_assert_gt(seen.calls, 0, "outside of the runtime driver calls have theirs");
+}
+
+static uint64_t real_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+static uint64_t ticks(void) /* a clock of the client's own: three a nanosecond */
+{
+    return 3 * real_ns();
+}
+
+/* A client with its own clock finds the records between its readings, in its own units, kernels as long as the
+ * card takes, and a buffer is asked for before it flushes. */
+Test(cupti, the_clients_clock)
+{
+    struct gpu g = START("SIMGPU_MODE", "timing");
+    CUdeviceptr a;
+    OK(cuMemAlloc(&a, 4096));
+    CU(cuptiActivityRegisterTimestampCallback(ticks));
+    CU(cuptiActivityRegisterCallbacks(ask, take));
+    CU(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
+    CU(cuptiActivityEnableDriverApi(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, 1));
+    struct timespec pause = {0, 30000000}; /* takes no virtual time */
+    nanosleep(&pause, NULL);
+    uint64_t before = ticks();
+    gpu_work(&g, 50e6, a, 1, NULL);
+    OK(cuCtxSynchronize());
+    uint64_t after = ticks();
+    cr_assert_eq(seen.asked, 1);
+    CU(cuptiActivityFlushAll(0));
+    cr_assert(seen.kernels == 1 && seen.asked == 1);
+    const uint64_t slack = 3 * 2000000; /* the rate is known from two readings */
+    cr_assert(after - before >= 3 * 50000000u, "the host was not held back");
+    cr_assert(seen.launch.start + slack >= before && seen.kernel.end <= after + slack,
+              "outside of the client's readings");
+    cr_assert_geq(seen.kernel.start, seen.launch.start);
+    double ns = (double)(seen.kernel.end - seen.kernel.start) / 3;
+    cr_assert_float_eq(ns, 50e6, 2e6, "the kernel took %g ns", ns);
 }
