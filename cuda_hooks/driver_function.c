@@ -285,31 +285,32 @@ static const void *packed_buffer(void **extra, size_t *bytes)
     return buffer;
 }
 
-static void scan(struct vm_op *op, const void *words, size_t bytes)
+static void scan(struct vm_op *op, const void *words, size_t bytes, bool doubtful)
 {
-    vm_op_scan(op, words, bytes);
+    vm_op_scan(op, words, bytes, doubtful);
     vm_host_words(words, bytes);
 }
 
-/* No address of host or device: the processors' user space ends at 2^47, and what lies below 2^40 is no
- * place where a driver or an allocator of a 64-bit process puts memory. */
+/* No address of host or device: the processors' user space ends at 2^47, and what lies below 2^40
+ * is no place where a driver or an allocator of a 64-bit process puts memory. */
 static bool cannot_be_address(CUdeviceptr word)
 {
     return (word && word < (UINT64_C(1) << 40)) || word >> 47;
 }
 
-/* Words that may hold an address; *number stands for the first of them. */
+/* Words that may hold an address, doubtful ones where one has held a number; *number stands for the
+ * first. */
 static void scan_learning(struct vm_op *op, const char *from, size_t bytes, atomic_uchar *number)
 {
     for (size_t at = 0; at + 8 <= bytes; at += 8, number++) {
         CUdeviceptr word;
         memcpy(&word, from + at, sizeof word);
-        if (!word || atomic_load_explicit(number, memory_order_relaxed))
+        if (!word)
             continue;
         if (cannot_be_address(word))
             atomic_store_explicit(number, 1, memory_order_relaxed);
         else
-            scan(op, from + at, sizeof word);
+            scan(op, from + at, sizeof word, atomic_load_explicit(number, memory_order_relaxed));
     }
 }
 
@@ -321,9 +322,10 @@ static bool scan_list(struct vm_op *op, const struct vm_torch_list *l, const cha
     if (used < 0)
         return false;
     for (unsigned row = 0; row < l->rows; row++)
-        scan(op, value + row * l->places * sizeof(CUdeviceptr), (size_t)used * sizeof(CUdeviceptr));
+        scan(op, value + row * l->places * sizeof(CUdeviceptr), (size_t)used * sizeof(CUdeviceptr),
+             false);
     if (l->extra_at)
-        scan(op, value + l->extra_at, (size_t)used * sizeof(CUdeviceptr));
+        scan(op, value + l->extra_at, (size_t)used * sizeof(CUdeviceptr), false);
     return true;
 }
 
@@ -345,7 +347,7 @@ void vm_function_scan(struct vm_op *op, const struct vm_function *fn, const unsi
             if (fn->numbers)
                 scan_learning(op, value + w->skip, w->bytes, fn->numbers + first);
             else
-                scan(op, value + w->skip, w->bytes);
+                scan(op, value + w->skip, w->bytes, false);
         }
         return;
     }
@@ -353,7 +355,7 @@ void vm_function_scan(struct vm_op *op, const struct vm_function *fn, const unsi
     const void *buffer = packed_buffer(extra, &bytes);
     if (!buffer)
         return;
-    scan(op, buffer, bytes & ~(size_t)7);
+    scan(op, buffer, bytes & ~(size_t)7, false);
 }
 
 static void words_of(const void *from, size_t bytes, void (*each)(void *, CUdeviceptr), void *ctx)

@@ -21,15 +21,15 @@ struct vm_param_words {
 /* A kernel of PyTorch's own (at::...) gets structures by value that are in part never written (the
  * unused dimensions of an OffsetCalculator): what lay on the caller's stack, now and then an address of
  * an earlier launch. The type of a word is fixed by the kernel's, so a word that once held what cannot
- * be an address never holds one, except in PyTorch's union of a random seed and, while a graph is
- * captured, its address; what a graph names is looked at without this (vm_function_words). */
+ * be an address seldom holds one later: where it seems to, that is doubtful. It is no more than doubtful,
+ * because addresses too are left unwritten (the second result of a reduction that has one). */
 struct vm_function {
     uint64_t name_hash; /* the same in every run */
     char *name;
     uint32_t param_bytes; /* size of the whole parameter block */
     uint32_t nwords;
     struct vm_torch_list list;
-    atomic_uchar *numbers; /* one for each word: it holds no address; NULL: all may hold some */
+    atomic_uchar *numbers; /* one for each word: it has held no address; NULL: not noted */
     struct vm_param_words words[];
 };
 

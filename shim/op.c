@@ -89,7 +89,7 @@ void vm_op_touch_2d(struct vm_op *op, CUdeviceptr addr, size_t width, size_t hei
                 VM_ROLE_NONE);
 }
 
-void vm_op_scan(struct vm_op *op, const void *bytes, size_t n)
+void vm_op_scan(struct vm_op *op, const void *bytes, size_t n, bool doubtful)
 {
     const unsigned char *p = bytes;
     for (size_t i = 0; i + sizeof(CUdeviceptr) <= n; i += sizeof(CUdeviceptr)) {
@@ -102,7 +102,8 @@ void vm_op_scan(struct vm_op *op, const void *bytes, size_t n)
                                        .block = VM_NO,
                                        .mode = VM_RW | VM_UNKNOWN,
                                        .device = (uint8_t)d->ordinal,
-                                       .scanned = 1};
+                                       .scanned = 1,
+                                       .doubtful = doubtful};
     }
 }
 
@@ -113,9 +114,10 @@ static struct vm_device *device_of_op(const struct vm_op *op)
     return op->nacc > 0 ? vm_devices[op->acc[0].device] : vm_device_default();
 }
 
-/* Finds each access's block, takes modes from the library call in progress, merges repeats. An optimizer's
- * launch may name a thousand blocks, so a block knows where it stands in the list: an entry that is there and
- * names it is its own, whatever operation left the number (Briggs and Torczon's sparse sets, 1993). */
+/* Finds each access's block, takes modes from the library call in progress, merges repeats. An
+ * optimizer's launch may name a thousand blocks, so a block knows where it stands in the list: an
+ * entry that is there and names it is its own, whatever operation left the number (Briggs and
+ * Torczon's sparse sets, 1993). */
 static void resolve(struct vm_device *d, struct vm_op *op)
 {
     unsigned n = 0;
@@ -140,6 +142,7 @@ static void resolve(struct vm_device *d, struct vm_op *op)
         struct vm_op_access *o = &op->acc[b->named_at];
         bool total = (o->mode & VM_TOTAL) && (a.mode & VM_TOTAL);
         o->mode |= a.mode;
+        o->doubtful &= a.doubtful;
         if (!total)
             o->mode &= (uint8_t)~VM_TOTAL;
         if (!o->role)

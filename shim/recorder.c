@@ -23,8 +23,9 @@ struct vm_recorder {
     struct vm_period_finder *finder;
     struct vm_period found;
     bool on, has_period;
-    uint64_t ops; /* operations recorded: the position of the next one */
-    uint64_t recording; /* number of this one: what waited without the lock asks whether it still goes on */
+    uint64_t ops;       /* operations recorded: the position of the next one */
+    uint64_t recording; /* number of this one: what waited without the lock asks whether it still
+                           goes on */
     struct vm_op_times *times;
     uint64_t began_ns;
     uint64_t iterations; /* of earlier recordings */
@@ -219,7 +220,7 @@ static int add_op(struct vm_device *d, const struct vm_op *op, const struct vm_s
     uint32_t n = 0;
     for (unsigned i = 0; i < op->nacc; i++) {
         const struct vm_block *b = &d->blocks[op->acc[i].block];
-        if (b->live && b->trace != VM_NONE)
+        if (b->live && b->trace != VM_NONE && !op->acc[i].doubtful)
             acc[n++] = (struct vm_access){b->trace, op->acc[i].mode, op->acc[i].role, 0};
     }
     struct vm_event e = {.op_kind = op->kind,

@@ -78,6 +78,7 @@ struct vm_op {
         uint8_t role;            /* enum vm_role                         */
         uint8_t device;          /* ordinal of the device that owns it   */
         uint8_t scanned : 1;     /* found by vm_op_scan, not stated        */
+        uint8_t doubtful : 1;    /* made resident, but plans do not count on it */
         uint8_t regenerates : 1; /* this operation had its block made anew */
     } * acc, inline_acc[VM_OP_INLINE_ACCESSES];
     unsigned nacc, cap;
@@ -103,8 +104,9 @@ void vm_op_touch(struct vm_op *op, CUdeviceptr addr, size_t bytes, unsigned mode
 void vm_op_touch_2d(struct vm_op *op, CUdeviceptr addr, size_t width, size_t height, size_t pitch,
                     unsigned mode);
 /* Look every aligned 8-byte word of a parameter up in the page table; hits count as VM_UNKNOWN,
- * unless the library call in progress on this thread named the block. */
-void vm_op_scan(struct vm_op *op, const void *bytes, size_t n);
+ * unless the library call in progress on this thread named the block. Doubtful words are most likely no
+ * addresses: what they hit is made resident and counts as written, but is not recorded. */
+void vm_op_scan(struct vm_op *op, const void *bytes, size_t n, bool doubtful);
 /* Mix values into the signature. */
 void vm_op_sign(struct vm_op *op, uint64_t value);
 

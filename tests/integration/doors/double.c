@@ -182,12 +182,13 @@ void vm_op_init(struct vm_op *op, enum vm_op_kind kind, CUstream stream, bool pe
     op->sig = kind;
 }
 
-static void touch(struct vm_op *op, int b, unsigned mode, unsigned role)
+static void touch(struct vm_op *op, int b, unsigned mode, unsigned role, bool doubtful)
 {
     if (op->nacc < op->cap) {
         op->acc[op->nacc].block = (uint32_t)(b + 1);
         op->acc[op->nacc].mode = (uint8_t)mode;
         op->acc[op->nacc].role = (uint8_t)role;
+        op->acc[op->nacc].doubtful = doubtful;
         op->nacc++;
     }
 }
@@ -199,7 +200,7 @@ void vm_op_touch(struct vm_op *op, CUdeviceptr addr, size_t bytes, unsigned mode
         return;
     if (addr != blocks[b].base || bytes < blocks[b].bytes)
         mode &= ~(unsigned)VM_TOTAL;
-    touch(op, b, mode, role);
+    touch(op, b, mode, role, false);
 }
 
 void vm_op_touch_2d(struct vm_op *op, CUdeviceptr addr, size_t width, size_t height, size_t pitch,
@@ -208,7 +209,7 @@ void vm_op_touch_2d(struct vm_op *op, CUdeviceptr addr, size_t width, size_t hei
     vm_op_touch(op, addr, width == pitch ? width * height : 1, mode, VM_ROLE_NONE);
 }
 
-void vm_op_scan(struct vm_op *op, const void *bytes, size_t n)
+void vm_op_scan(struct vm_op *op, const void *bytes, size_t n, bool doubtful)
 {
     for (size_t at = 0; at + 8 <= n; at += 8) {
         CUdeviceptr word;
@@ -220,7 +221,7 @@ void vm_op_scan(struct vm_op *op, const void *bytes, size_t n)
         for (unsigned i = 0; libcall && i < libcall->nacc; i++)
             if (block_at(libcall->acc[i].addr) == b)
                 mode = libcall->acc[i].mode, role = libcall->acc[i].role;
-        touch(op, b, mode, role);
+        touch(op, b, mode, role, doubtful);
     }
 }
 
@@ -241,10 +242,11 @@ CUresult vm_rt_op_before(struct vm_op *op)
                                         "memset", "graph",  "hostfunc", "other"};
     text[0] = 0;
     for (unsigned i = 0; i < op->nacc && n < sizeof text; i++)
-        n += vm_format(text + n, sizeof text - n, " b%u:%s%s%s%s/%u",
+        n += vm_format(text + n, sizeof text - n, " b%u:%s%s%s%s%s/%u",
                        (unsigned)op->acc[i].block - 1, op->acc[i].mode & VM_READ ? "r" : "",
                        op->acc[i].mode & VM_WRITE ? "w" : "", op->acc[i].mode & VM_TOTAL ? "t" : "",
-                       op->acc[i].mode & VM_UNKNOWN ? "u" : "", op->acc[i].role);
+                       op->acc[i].mode & VM_UNKNOWN ? "u" : "",
+                       op->acc[i].doubtful ? "?" : "", op->acc[i].role);
     note("%s %s%s%s%s sig=%lx%s", kinds[op->kind], op->name ? op->name : "-",
          op->blocking ? " blocking" : "", op->host_visible ? " visible" : "",
          op->stream == CU_STREAM_PER_THREAD ? " pt" : "", (unsigned long)op->sig, text);
