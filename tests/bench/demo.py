@@ -3,13 +3,15 @@ oracle), and under libvmem.so. On a machine with a real GPU it runs there instea
 does not fit. Writes build/bench/demo.json."""
 import argparse
 import os
-import re
 import subprocess
 import sys
 import time
 
 import benchlib
 import trainerlib
+
+sys.path.insert(0, str(benchlib.ROOT / "tests" / "gpu"))
+import place  # noqa: E402
 
 GIB = trainerlib.GIB
 LIMITS = {"vdnn_all_slowdown": 1.25, "auto_slowdown": 1.10, "start_ratio": 1.5}
@@ -85,18 +87,20 @@ def simulated_rows(args, cards):
 
 
 def real_env():
-    """The machine's own libraries instead of the simulated ones."""
-    libs = [p for p in ("/usr/local/cuda/lib64", "/usr/local/cuda/lib",
-                        "/usr/local/cuda/targets/x86_64-linux/lib") if os.path.isdir(p)]
-    return {"LD_LIBRARY_PATH": ":".join(libs + [os.environ.get("LD_LIBRARY_PATH", "")]).rstrip(":")}
+    """The machine's own libraries instead of the simulated ones, which the trainers were linked with."""
+    here = place.Place(benchlib.BUILD, os.environ.get("VMEM_PYTHON") or "python3", False, "")
+    stand_ins = here.own_libraries(trainerlib.TRAINERS / "trainer")
+    if stand_ins:
+        sys.exit("demo: there is a GPU, but not all of CUDA's libraries (LD_LIBRARY_PATH; --simulated runs without): " +
+                 "; ".join(here.missing or stand_ins))
+    return {"LD_LIBRARY_PATH": ":".join(here.library_path)}
 
 
 def real_rows(args):
     """A real GPU holds this network, so a budget of 12 GiB stands for the small card."""
     where = {**real_env(), "VMEM_LIBCUDA": "", "SIMGPU_PRESET": None}
     oracle = run_oracle(args, **where)
-    card = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"],
-                          capture_output=True, text=True).stdout.splitlines()[0]
+    card = place.device(benchlib.BUILD, dict(os.environ))["device/name"]
     where["VMEM_BUDGET"] = 12 * GIB
     return [row(card, policy, f"{oracle['ms']:.1f}", oracle, args, **where)
             for policy in ("vdnn-all", "auto")]
@@ -117,14 +121,6 @@ def start_ratio(pairs=101):
     return benchlib.median(ratios)
 
 
-def has_gpu():
-    try:
-        r = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return r.returncode == 0 and re.search(r"^GPU 0:", r.stdout, re.M) is not None
-
-
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--iters", type=int, default=10)
 parser.add_argument("--batch", type=int, default=256)
@@ -135,7 +131,7 @@ ITERS = opt.iters
 if ITERS < 8:
     parser.error("--iters must be at least 8: a plan exists after a few iterations")
 ARGS = ["--batch", opt.batch, "--alloc", "eager"]
-REAL = has_gpu() and not opt.simulated
+REAL = place.real_gpu(benchlib.BUILD) and not opt.simulated
 if REAL:
     ROWS = real_rows(ARGS)
 else:

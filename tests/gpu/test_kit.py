@@ -13,6 +13,7 @@ from vmtest import BUILD, check, finish  # noqa: E402
 
 import c_steps  # noqa: E402
 import kit  # noqa: E402
+import place  # noqa: E402
 import table  # noqa: E402
 import torch_steps  # noqa: E402
 from kitlib import Clock, Finished, OutOfTime  # noqa: E402
@@ -47,6 +48,18 @@ def search():
         found = torch_steps.largest(lambda batch: batch <= limit, 32, 4096)
         check(found <= limit and (found >= limit * 0.85 or limit == 31 or found == 4096), f"limit {limit}: {found}")
     check(torch_steps.largest(lambda batch: batch <= 31, 32, 4096) == 0, "not even the first")
+
+
+def libraries():
+    """A trainer that would run on the stand-ins, though a real GPU is meant, is noticed; the driver's word counts."""
+    trainer = BUILD / "tests" / "trainers" / "trainer"
+    check(not place.Place(BUILD, "python3", True, "a100-40g").own_libraries(trainer), "stand-ins, as meant")
+    real = place.Place(BUILD, "python3", False, "")
+    real.library_path = []
+    check(len(real.own_libraries(trainer)) == 3, f"stand-ins, not meant: {real.own_libraries(trainer)}")
+    env = place.Place(BUILD, "python3", True, "a100-40g").c_environment(False)
+    check("(simulated)" in (place.device(BUILD, env) or {}).get("device/name", ""), "the simulated card's name")
+    check(place.device(BUILD, {**env, "SIMGPU_FAULTS": "cuInit:1+=NO_DEVICE"}) is None, "no card")
 
 
 def limits(folder):
@@ -110,6 +123,7 @@ def rehearsal(folder):
 with tempfile.TemporaryDirectory(prefix="vmem-kit-") as tmp:
     verdicts()
     search()
+    libraries()
     limits(pathlib.Path(tmp))
     steps(pathlib.Path(tmp))
     rehearsal(pathlib.Path(tmp))
