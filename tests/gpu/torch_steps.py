@@ -124,7 +124,6 @@ def torch_batch(kit):
         yield {"way": "all", "result": f"not run: {reason}"}
         return
     memory = (1 if kit.place.simulated else 6) * GIB
-    first = 32
     natively = None
     ways = [("native", {"way": "native", "memory": memory}), ("libvmem", {"vmem": True, "VMEM_BUDGET": memory})]
     for name, how in ways:
@@ -134,7 +133,7 @@ def torch_batch(kit):
             r = train(kit, "resnet50", batch, iterations=3, limit=60, **how)
             tried.append({"batch": batch, "ms": r.ms, "result": "fits" if r.good else r.why()})
             return r.good
-        found = largest(trial, first, 4096)
+        found = largest(trial, natively or 32, 8192)
         yield {"script": "resnet50", "memory_bytes": memory, "way": name, "largest_batch": found, "tried": tried,
                "gain": found / natively if natively else None,
                "result": "passed" if found else f"FAILED: {tried[-1]['result']}"}
