@@ -1,11 +1,13 @@
 /* The image of cuDNN's kernels: names, parameter layouts, ranges, bodies, costs. */
 #include "kernels.h"
 #include "conv.h"
+#include "ctc.h"
 #include "graph.h"
 #include "norm.h"
 #include "pool.h"
 #include "reduce.h"
 #include "rnn.h"
+#include "spatial.h"
 #include "params.h"
 
 /* What follows the pointers is one structure by value. */

@@ -89,7 +89,14 @@
     X(RNN_BWD_DATA, "cudnn::rnn::backward_data", sg_rnn_args, 16, sg_rnn_bwd_data_touches,         \
       sg_rnn_bwd_data_body, sg_rnn_bwd_data_cost)                                                  \
     X(RNN_BWD_WEIGHTS, "cudnn::rnn::backward_weights", sg_rnn_args, 16, sg_rnn_bwd_weights_touches,\
-      sg_rnn_bwd_weights_body, sg_rnn_bwd_weights_cost)
+      sg_rnn_bwd_weights_body, sg_rnn_bwd_weights_cost)                                            \
+    X(CTC, "cudnn::ctc::compute_loss", sg_ctc_args, 7, sg_ctc_touches, sg_ctc_body, sg_ctc_cost)   \
+    X(GRID, "cudnn::spatial::affine_grid", sg_grid_args, 2, sg_grid_touches, sg_grid_body,         \
+      sg_grid_cost)                                                                                \
+    X(SAMPLE_FWD, "cudnn::spatial::sampler_fw", sg_sample_args, 5, sg_sample_touches,              \
+      sg_sample_body, sg_sample_cost)                                                              \
+    X(SAMPLE_BWD, "cudnn::spatial::sampler_bw", sg_sample_args, 5, sg_sample_touches,              \
+      sg_sample_body, sg_sample_cost)
 
 enum sg_kernel_id {
 #define X(id, ...) SG_K_##id,

@@ -36,6 +36,11 @@
     {                                                                                              \
         64, 8                                                                                      \
     }
+#define SG_POINTERS_7                                                                              \
+    SG_POINTERS_6,                                                                                 \
+    {                                                                                              \
+        48, 8                                                                                      \
+    }
 #define SG_POINTERS_10                                                                             \
     SG_POINTERS_9,                                                                                 \
     {                                                                                              \

@@ -221,6 +221,12 @@ static CUresult host_dtoh(void *dst, CUdeviceptr src, size_t n, CUstream stream)
     return CUDA_SUCCESS;
 }
 
+static CUresult host_htod(CUdeviceptr dst, const void *src, size_t n, CUstream stream)
+{
+    memcpy((void *)(uintptr_t)dst, src, n);
+    return CUDA_SUCCESS;
+}
+
 static CUresult host_copy_2d(const CUDA_MEMCPY2D *c, CUstream stream)
 {
     const char *src =
@@ -275,6 +281,7 @@ static const struct sg_driver host_driver = {
     .cuMemAlloc = host_alloc,
     .cuMemFree = host_free,
     .cuMemcpyDtoHAsync = host_dtoh,
+    .cuMemcpyHtoDAsync = host_htod,
     .cuMemcpy2DAsync = host_copy_2d,
     .cuStreamSynchronize = host_sync,
     .cuEventCreate = host_event_create,
