@@ -49,12 +49,18 @@ static uint64_t since(const struct vm_recorder *r)
 /* ---- beginning and ending ---------------------------------------------------------------------
  */
 
-static void describe(struct vm_device *d, struct vm_trace *t)
+/* Speeds and costs are known once a plan was needed. */
+static void describe_machine(const struct vm_device *d, struct vm_trace *t)
 {
     t->machine = d->link;
     t->machine.device_bytes = d->max_chunks << d->page_shift;
     t->machine.host_bytes = d->host.limit_slots << d->page_shift;
     t->machine.page_bytes = d->page_bytes;
+}
+
+static void describe(struct vm_device *d, struct vm_trace *t)
+{
+    describe_machine(d, t);
     if (!vm_drv.p_cuDeviceGetName ||
         vm_drv.p_cuDeviceGetName(t->device, sizeof t->device, d->ordinal) != CUDA_SUCCESS)
         t->device[0] = '\0';
@@ -78,10 +84,12 @@ int vm_recorder_new(struct vm_device *d)
     return 0;
 }
 
-static void write_out(struct vm_recorder *r)
+static void write_out(const struct vm_device *d)
 {
+    struct vm_recorder *r = d->recorder;
     if (!r->out)
         return;
+    describe_machine(d, &r->trace);
     vm_op_times_collect(r->times, &r->trace);
     vm_trace_out_close(r->out, &r->trace);
     r->out = NULL;
@@ -110,7 +118,7 @@ void vm_recorder_stop(struct vm_device *d)
     if (!r->on)
         return;
     r->on = false;
-    write_out(r);
+    write_out(d);
     if (r->has_period) {
         r->period_ops = r->found.ops;
         r->period_repeats = r->found.repeats;
@@ -147,7 +155,7 @@ void vm_recorder_settle(struct vm_device *d)
 void vm_recorder_finish(struct vm_device *d)
 {
     if (d->recorder)
-        write_out(d->recorder);
+        write_out(d);
 }
 
 uint64_t vm_recorder_iterations(const struct vm_device *d)
