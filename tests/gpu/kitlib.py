@@ -45,7 +45,7 @@ class Clock:
         return self.step_end - time.monotonic()
 
     def run(self, command, env, limit, log):
-        """Runs a program in a process group of its own, which ends with it. OutOfTime if too little is left to start."""
+        """Runs a program in a process group of its own, which ends with it. OutOfTime if too little time is left."""
         limit = min(limit * self.patience, self.left())
         if limit < 2:
             raise OutOfTime(f"no time left for {pathlib.Path(str(command[0])).name}")

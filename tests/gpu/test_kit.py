@@ -104,8 +104,8 @@ def rehearsal(folder):
     no_torch = folder / "python"
     no_torch.write_text("#!/bin/sh\nexit 1\n")
     no_torch.chmod(0o755)
-    r = subprocess.run([HERE / "run.sh", "--rehearse", "--short", "--seconds", "2000", "--build", BUILD, "--out", folder, "--python", no_torch,
-                        "--only", "torch_bits", "--only", "doctor", "--only", "trainer_bits"],
+    r = subprocess.run([HERE / "run.sh", "--rehearse", "--short", "--seconds", "2000", "--build", BUILD, "--out", folder,
+                        "--python", no_torch, "--only", "torch_bits", "--only", "doctor", "--only", "trainer_bits"],
                        capture_output=True, text=True, timeout=380)
     check(r.returncode == 1, f"status {r.returncode}: {r.stdout}{r.stderr}")
     results = json.loads((folder / "results.json").read_text())

@@ -1,4 +1,5 @@
-/* The link: copies each way alone and together, host memory and what it costs, kernels that read it. */
+/* The link: copies each way alone and together, host memory and what it costs, kernels that read
+ * it. */
 #include "measure.h"
 
 #include <string.h>
@@ -152,8 +153,9 @@ void step_host_numa(void)
     CUmemGenericAllocationHandle h, host;
     must(cu.DeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device));
     report_number(node, "", "host-numa/node");
-    CUmemAllocationProp on_host = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                   .location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, node < 0 ? 0 : node}};
+    CUmemAllocationProp on_host = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, node < 0 ? 0 : node}};
     size_t page = 0;
     CUresult r = cu.MemGetAllocationGranularity(&page, &on_host, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
     size_t bytes = 64 * MIB;

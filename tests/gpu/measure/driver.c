@@ -11,7 +11,7 @@ CUdevice device;
 bool simulated;
 
 /* The exported name that cuda.h means: cuMemAlloc is cuMemAlloc_v2. */
-#define TEXT(x)   #x
+#define TEXT(x)    #x
 #define NAME_OF(x) TEXT(x)
 
 void must_(CUresult r, const char *call, const char *file, int line)

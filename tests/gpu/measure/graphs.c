@@ -1,4 +1,5 @@
-/* Graphs over memory that leaves and comes back at the same address, and virtual memory during a capture. */
+/* Graphs over memory that leaves and comes back at the same address, and virtual memory during a
+ * capture. */
 #include "measure.h"
 
 enum { WORDS = 1 << 16 };
@@ -28,7 +29,8 @@ static void replay_after_backing_again(CUstream stream)
 {
     size_t bytes = 2 * MIB;
     CUdeviceptr at = reserve(bytes);
-    CUmemGenericAllocationHandle first = create(bytes, &on_device), second = create(bytes, &on_device);
+    CUmemGenericAllocationHandle first = create(bytes, &on_device),
+                                 second = create(bytes, &on_device);
     map(at, bytes, first);
     launch_fill(at, 1, 0, stream); /* the module is loaded before anything is captured */
     CUgraphExec exec = capture_fill(at, 100, stream);
@@ -59,8 +61,8 @@ static void replay_after_backing_again(CUstream stream)
     must(cu.MemAddressFree(at, bytes));
 }
 
-/* The calls of a pager while the thread captures in global mode, and with the thread's mode exchanged. Each way
- * has a capture of its own, as a refused call breaks it. */
+/* The calls of a pager while the thread captures in global mode, and with the thread's mode
+ * exchanged. Each way has a capture of its own, as a refused call breaks it. */
 static void memory_during_capture(CUstream stream, bool relaxed)
 {
     size_t bytes = 2 * MIB;

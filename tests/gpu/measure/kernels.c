@@ -7,7 +7,8 @@
 
 #include "simgpu.h"
 
-/* ---- PTX ------------------------------------------------------------------------------------------*/
+/* ---- PTX
+ * ------------------------------------------------------------------------------------------*/
 
 /* i runs over blockIdx * blockDim + threadIdx and on by the whole grid, up to `words`. */
 #define FROM_FIRST                                                                                 \
@@ -77,19 +78,20 @@ static const char ptx[] =
     "red.global.add.u64 [%out], %total;\n"
     "ret;\n"
     "}\n"
-    ".visible .entry eight(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d, .param .u64 e,\n"
+    ".visible .entry eight(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d, .param .u64 "
+    "e,\n"
     ".param .u64 f, .param .u64 g, .param .u64 h, .param .u32 i, .param .u32 j, .param .u32 k)\n"
     "{ ret; }\n"
     ".visible .entry wide4k(.param .align 8 .b8 p[4000]) { ret; }\n";
 
 /* Parameters beyond 4 KiB need a driver of CUDA 12.1 and a card of 7.0. */
-static const char ptx_wide[] =
-    ".version 8.1\n"
-    ".target sm_70\n"
-    ".address_size 64\n"
-    ".visible .entry wide32k(.param .align 8 .b8 p[32760]) { ret; }\n";
+static const char ptx_wide[] = ".version 8.1\n"
+                               ".target sm_70\n"
+                               ".address_size 64\n"
+                               ".visible .entry wide32k(.param .align 8 .b8 p[32760]) { ret; }\n";
 
-/* ---- the simulated GPU -----------------------------------------------------------------------------*/
+/* ---- the simulated GPU
+ * -----------------------------------------------------------------------------*/
 
 static uint64_t word(const struct simgpu_launch *l, unsigned i)
 {
@@ -160,7 +162,8 @@ static const struct simgpu_image simulated_image = {
     SIMGPU_IMAGE_MAGIC, SIMGPU_IMAGE_VERSION,
     sizeof simulated_kernels / sizeof simulated_kernels[0], simulated_kernels};
 
-/* ---- both ------------------------------------------------------------------------------------------*/
+/* ---- both
+ * ------------------------------------------------------------------------------------------*/
 
 const void *kernels_image(void)
 {
@@ -197,8 +200,8 @@ void launch_spin(double us, CUstream stream)
 static void launch_words(CUfunction f, size_t n, void **params, CUstream stream)
 {
     size_t blocks = (n + 255) / 256;
-    must(cu.LaunchKernel(f, blocks < 2048 ? (unsigned)blocks : 2048, 1, 1, 256, 1, 1, 0, stream, params,
-                         NULL));
+    must(cu.LaunchKernel(f, blocks < 2048 ? (unsigned)blocks : 2048, 1, 1, 256, 1, 1, 0, stream,
+                         params, NULL));
 }
 
 void launch_fill(CUdeviceptr dst, size_t n, uint64_t value, CUstream stream)

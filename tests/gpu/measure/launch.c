@@ -1,5 +1,5 @@
-/* Host time of launches and allocations; run bare and under libvmem.so it is what libvmem.so adds. Also what a
- * CUPTI subscriber adds. */
+/* Host time of launches and allocations; run bare and under libvmem.so it is what libvmem.so adds.
+ * Also what a CUPTI subscriber adds. */
 #include "measure.h"
 
 #include <stdint.h>
@@ -12,21 +12,22 @@
 
 enum { ROUND = 200, ROUNDS = 60 };
 
-/* Launches of `f`, whose single parameter has `bytes`, every third word the address of a block of its own (as
- * optimizers name many tensors in one launch), or, for 0 bytes, of eight pointers. */
+/* Launches of `f`, whose single parameter has `bytes`, every third word the address of a block of
+ * its own (as optimizers name many tensors in one launch), or, for 0 bytes, of eight pointers. */
 static void time_launches(CUfunction f, size_t bytes, const char *name)
 {
-    CUdeviceptr block, p[8]; /* 64 bits, as the words are */
+    CUdeviceptr block, p[8];
     uint32_t number = 1;
-    void *eight[] = {&p[0], &p[1], &p[2], &p[3], &p[4], &p[5], &p[6], &p[7], &number, &number, &number};
-    static uint64_t wide[BYTES_32K / 8];
+    void *eight[] = {&p[0], &p[1], &p[2],   &p[3],   &p[4],  &p[5],
+                     &p[6], &p[7], &number, &number, &number};
+    static CUdeviceptr wide[BYTES_32K / 8];
     void *one[] = {wide};
     struct samples s = {0};
     must(cu.MemAlloc(&block, 8 * MIB));
     for (size_t i = 0; i < bytes / 8; i++) {
         wide[i] = i;
         if (i % 3 == 0)
-            must(cu.MemAlloc((CUdeviceptr *)&wide[i], 4096));
+            must(cu.MemAlloc(&wide[i], 4096));
     }
     for (int i = 0; i < 8; i++)
         p[i] = block + (size_t)i * MIB;
@@ -76,7 +77,8 @@ void step_malloc(void)
 
 static size_t called;
 
-static void CUPTIAPI on_callback(void *data, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *info)
+static void CUPTIAPI on_callback(void *data, CUpti_CallbackDomain domain, CUpti_CallbackId id,
+                                 const void *info)
 {
     (void)data, (void)domain, (void)id, (void)info;
     called++;
@@ -89,7 +91,8 @@ static void CUPTIAPI want_buffer(uint8_t **buffer, size_t *bytes, size_t *record
     *records = 0;
 }
 
-static void CUPTIAPI have_buffer(CUcontext context, uint32_t stream, uint8_t *buffer, size_t bytes, size_t valid)
+static void CUPTIAPI have_buffer(CUcontext context, uint32_t stream, uint8_t *buffer, size_t bytes,
+                                 size_t valid)
 {
     (void)context, (void)stream, (void)bytes;
     called += valid > 0;

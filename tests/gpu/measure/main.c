@@ -1,5 +1,6 @@
-/* measure STEP: one of the measurements that need the real driver, over the driver's public interface alone.
- * Prints one JSON object a line. `measure --list` names the steps. Run by tests/gpu/kit.py. */
+/* measure STEP: one of the measurements that need the real driver, over the driver's public
+ * interface alone. Prints one JSON object a line. `measure --list` names the steps. Run by
+ * tests/gpu/kit.py. */
 #include "measure.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* What the measurements share: the driver by dlopen, a clock, results, a few kernels.
  *
- * A step is one function below, run in a process of its own (`measure STEP`): a fault costs one step. What it
- * finds goes to standard output, one JSON object a line, as it is found, so that a step that is stopped at its
- * time limit still leaves what it had. One thread.
+ * A step is one function below, run in a process of its own (`measure STEP`): a fault costs one
+ * step. What it finds goes to standard output, one JSON object a line, as it is found, so that a
+ * step that is stopped at its time limit still leaves what it had. One thread.
  */
 #ifndef GPU_MEASURE_H
 #define GPU_MEASURE_H
@@ -32,7 +32,8 @@ void driver_open(void);
 /* Ends the process with a line that names the call, unless it succeeded. */
 void must_(CUresult r, const char *call, const char *file, int line);
 #define must(call) must_((call), #call, __FILE__, __LINE__)
-/* "right" or "wrong"; a simulated card in timing mode keeps no contents, and that is what is said then. */
+/* "right" or "wrong"; a simulated card in timing mode keeps no contents, and that is what is said
+ * then. */
 const char *contents_are(bool right);
 /* A result's name, "CUDA_SUCCESS" and so on. */
 const char *result_name(CUresult r);
@@ -57,20 +58,21 @@ void report_text(const char *text, const char *format, ...) __attribute__((forma
 
 /* ---- kernels.c */
 
-/* A kernel of this program: PTX on a real driver, an image with host bodies on the simulated one. Loaded
- * once. The parameters in comments.                                                                      */
+/* A kernel of this program: PTX on a real driver, an image with host bodies on the simulated one.
+ * Loaded once. The parameters in comments. */
 CUfunction kernel(const char *name);
 /* The image that holds them, for cuLibraryLoadData. */
 const void *kernels_image(void);
 
-#define KERNEL_SPIN  "spin"  /* u64 ns: one thread, for so long */
-#define KERNEL_FILL  "fill"  /* u64 dst, u64 words, u64 value: dst[i] = value + i */
-#define KERNEL_SUM   "sum"   /* u64 src, u64 words, u64 out: *out += sum of src[i] */
-#define KERNEL_EIGHT "eight" /* eight u64, three u32: does nothing */
-#define KERNEL_4K    "wide4k"  /* 4,000 bytes: does nothing */
-#define KERNEL_32K   "wide32k" /* 32,760 bytes: does nothing; NULL where the driver does not take it */
-#define BYTES_4K     4000
-#define BYTES_32K    32760
+#define KERNEL_SPIN  "spin"   /* u64 ns: one thread, for so long */
+#define KERNEL_FILL  "fill"   /* u64 dst, u64 words, u64 value: dst[i] = value + i */
+#define KERNEL_SUM   "sum"    /* u64 src, u64 words, u64 out: *out += sum of src[i] */
+#define KERNEL_EIGHT "eight"  /* eight u64, three u32: does nothing */
+#define KERNEL_4K    "wide4k" /* 4,000 bytes: does nothing */
+#define KERNEL_32K                                                                                 \
+    "wide32k" /* 32,760 bytes: does nothing; NULL where the driver does not take it */
+#define BYTES_4K  4000
+#define BYTES_32K 32760
 
 void launch_spin(double us, CUstream stream);
 void launch_fill(CUdeviceptr dst, size_t words, uint64_t value, CUstream stream);

@@ -27,7 +27,8 @@ CUmemGenericAllocationHandle create(size_t bytes, const CUmemAllocationProp *pro
 
 CUresult give_access(CUdeviceptr at, size_t bytes)
 {
-    CUmemAccessDesc all = {{CU_MEM_LOCATION_TYPE_DEVICE, device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemAccessDesc all = {{CU_MEM_LOCATION_TYPE_DEVICE, device},
+                           CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     return cu.MemSetAccess(at, bytes, &all, 1);
 }
 

@@ -15,7 +15,8 @@ void step_device(void)
         {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, "copy-engines"},
         {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, "virtual-memory"},
         {CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, "host-numa-node"},
-        {CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, "host-numa-virtual-memory"},
+        {CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+         "host-numa-virtual-memory"},
         {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, "pageable-memory-access"},
         {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, "uses-host-page-tables"},
     };
@@ -71,8 +72,8 @@ static void describe(const char *what, CUdeviceptr at)
         report_text(text, "pointers/%s/%s", what, attributes[i].name);
     }
     CUresult r = cu.MemGetAddressRange(&base, &bytes, at);
-    snprintf(text, sizeof text, r == CUDA_SUCCESS ? "%s offset %lld size %zu" : "%s", result_name(r),
-             (long long)(at - base), bytes);
+    snprintf(text, sizeof text, r == CUDA_SUCCESS ? "%s offset %lld size %zu" : "%s",
+             result_name(r), (long long)(at - base), bytes);
     report_text(text, "pointers/%s/cuMemGetAddressRange", what);
 }
 
@@ -123,8 +124,8 @@ void step_tensormap(void)
         must(cu.MemAlloc(&at[i], 256 * 256 * 4));
     for (int i = 0; i < 2; i++) {
         CUresult r = cu.TensorMapEncodeTiled(
-            i ? &b : &a, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, (void *)(uintptr_t)at[i], dims, strides, box,
-            elements, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+            i ? &b : &a, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, (void *)(uintptr_t)at[i], dims,
+            strides, box, elements, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
             CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
         if (r != CUDA_SUCCESS) {
             report_text(result_name(r), "tensormap/encode");
@@ -161,7 +162,8 @@ void step_params(void)
     must(cu.LibraryLoadData(&library, kernels_image(), NULL, NULL, 0, NULL, NULL, 0));
     must(cu.LibraryGetKernel(&k, library, KERNEL_EIGHT));
     report_text(result_name(cu.FuncGetParamInfo(f, 10, &offset, &size)), "params/function");
-    report_text(result_name(cu.FuncGetParamInfo(f, 11, &offset, &size)), "params/function-past-the-last");
+    report_text(result_name(cu.FuncGetParamInfo(f, 11, &offset, &size)),
+                "params/function-past-the-last");
     report_text(result_name(cu.FuncGetParamInfo((CUfunction)k, 10, &offset, &size)),
                 "params/kernel-as-function");
     report_text(result_name(cu.KernelGetParamInfo(k, 10, &offset, &size)), "params/kernel");

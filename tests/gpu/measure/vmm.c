@@ -1,4 +1,5 @@
-/* What the calls of virtual memory cost: idle, while the device works, and with many live mappings. */
+/* What the calls of virtual memory cost: idle, while the device works, and with many live mappings.
+ */
 #include "measure.h"
 
 #include <stdlib.h>
@@ -166,7 +167,8 @@ static void who_waits(struct load *l, double us)
             must(cu.MemRelease(h));
         t = now_us() - t;
         CUresult running = cu.StreamQuery(l->compute);
-        report_text(running == CUDA_ERROR_NOT_READY ? "no" : "yes", "vmm/%s/waits-for-a-kernel", call_names[c]);
+        report_text(running == CUDA_ERROR_NOT_READY ? "no" : "yes", "vmm/%s/waits-for-a-kernel",
+                    call_names[c]);
         report_number(t, "us", "vmm/%s/beside-a-kernel-of-%.0fms", call_names[c], us / 1e3);
         must(cu.CtxSynchronize());
         if (c == MAP || c == ACCESS)
@@ -217,7 +219,8 @@ void step_mappings(void)
             }
         }
         must(give_access(at + from * page, (live - from) * page));
-        report_number((now_us() - t) / (double)(live - from), "us", "mappings/map-and-access/up-to-%zu", live);
+        report_number((now_us() - t) / (double)(live - from), "us",
+                      "mappings/map-and-access/up-to-%zu", live);
         for (int i = 0; i < 40; i++) {
             t = now_us();
             map(apart, page, own);
@@ -230,7 +233,8 @@ done:;
     double t = now_us();
     if (live)
         must(cu.MemUnmap(at, live * page));
-    report_number((now_us() - t) / (double)(live ? live : 1), "us", "mappings/unmap-all-per-mapping");
+    report_number((now_us() - t) / (double)(live ? live : 1), "us",
+                  "mappings/unmap-all-per-mapping");
     must(cu.MemRelease(h));
     must(cu.MemRelease(own));
     must(cu.MemAddressFree(at, most * page));
