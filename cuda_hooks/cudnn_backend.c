@@ -128,6 +128,7 @@ enum {
     A_PACK_WORKSPACE = 1003,
     A_PACK_OVERRIDES = 1010,
     A_ENGINE_GRAPH = 1300,
+    A_MATMUL_C = 1522,
     A_NORM_PHASE = 2001,
     A_SDPA_SUBGRAPH = 2811,
     A_SDPA_SOFTMAX = 2814,
@@ -147,7 +148,7 @@ struct tensor {
 
 /* A graph, or the part that one operation is of it. Never changes once it is shared. */
 struct graph {
-    unsigned refs, n;
+    unsigned refs, n, products;
     uint8_t layer, flags;
     bool unknown, partial, impure;
     struct use {
@@ -394,6 +395,7 @@ static void add_operation(struct graph *g, const struct note *op)
         mark(g, activation ? VM_LAYER_ACT : r->layer,
              activation && !is_gradient(op->mode) ? VM_OPF_FORWARD : r->direction);
         g->partial |= is_partial(r->attribute);
+        g->products += r->attribute == A_MATMUL_C;
         g->impure |= r->layer == VM_LAYER_DROPOUT || r->direction == VM_OPF_BACKWARD ||
                      op->accumulates || r->access == BE_BOTH ||
                      (r->access == BE_TRAIN && op->mode == 1);
@@ -404,6 +406,7 @@ static void add_operation(struct graph *g, const struct note *op)
         g->unknown |= part->unknown;
         g->partial |= part->partial;
         g->impure |= part->impure;
+        g->products += part->products;
         for (unsigned i = 0; i < part->n; i++) {
             if (g->n == USES)
                 g->unknown = true;
@@ -620,6 +623,8 @@ static bool join(const void *plan, const void *pack, struct plan_uses *u)
     u->n = 0;
     u->layer = g->layer;
     u->flags = g->flags & VM_OPF_BACKWARD ? VM_OPF_BACKWARD : g->flags;
+    if (g->products > 2) /* attention's gradient: its sums may come in any order */
+        u->flags = VM_OPF_BACKWARD;
     bool sure = !b->pack->overridden && !g->partial;
     if (!g->impure && !(u->flags & VM_OPF_BACKWARD))
         u->flags |= VM_OPF_PURE;
