@@ -184,6 +184,8 @@ static bool read_plan(struct vm_json_in *in, const cJSON *o, struct vm_plan *p)
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!vm_json_get_u64(in, o, numbers[i].key, true, MAX_BYTES, numbers[i].to))
             return false;
+    if (!vm_json_get_u64(in, o, "window_ns", false, MAX_BYTES, &p->window_ns))
+        return false;
     return read_sigs(in, o, p) && read_blocks(in, o, p) && read_actions(in, o, p) &&
            read_mem(in, o, p);
 }

@@ -86,6 +86,8 @@ int vm_plan_write(const struct vm_plan *p, vm_put_fn put, void *ctx)
     vm_json_u64(&j, "compute_ns", p->compute_ns);
     vm_json_u64(&j, "out_bytes", p->out_bytes);
     vm_json_u64(&j, "in_bytes", p->in_bytes);
+    if (p->window_ns)
+        vm_json_u64(&j, "window_ns", p->window_ns);
     put_lists(&j, p);
     vm_json_close(&j, '}');
     vm_json_newline(&j);

@@ -47,7 +47,8 @@ static struct vm_plan make_plan(void)
                             .bound_ns = 9,
                             .compute_ns = 8,
                             .out_bytes = 8192,
-                            .in_bytes = 8192};
+                            .in_bytes = 8192,
+                            .window_ns = 1000000};
 }
 
 static int read_text(const char *text, size_t n, struct vm_plan *p, struct vm_error *why)
@@ -76,6 +77,16 @@ Test(plan_file, comes_back_as_it_was)
         cr_assert_eq(p.mem[i].is_free, back.mem[i].is_free);
     }
     cr_assert_str_eq(back.policy, "auto");
+    const uint64_t numbers[][2] = {
+        {p.page_bytes, back.page_bytes},         {p.budget_pages, back.budget_pages},
+        {p.pool_offset, back.pool_offset},       {p.pool_bytes, back.pool_bytes},
+        {p.max_live_bytes, back.max_live_bytes}, {p.predicted_ns, back.predicted_ns},
+        {p.bound_ns, back.bound_ns},             {p.compute_ns, back.compute_ns},
+        {p.out_bytes, back.out_bytes},           {p.in_bytes, back.in_bytes},
+        {p.window_ns, back.window_ns},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        cr_assert_eq(numbers[i][0], numbers[i][1], "number %zu", i);
     cr_assert_eq(vm_plan_write(&back, text_put, &again), VM_OK);
     cr_assert_str_eq(b.text, again.text);
     vm_plan_fini(&back);
