@@ -409,11 +409,10 @@ static uint64_t shortage(const struct vm_sim *s, uint32_t k)
     return lack > room ? lack - room : 1;
 }
 
-/* Nothing under way will make room: evict what the rule names. */
-static bool demand(struct vm_sim *s, uint32_t k)
+/* Sends pages away, those first that the rule names. False: there are none that can go. */
+static bool evict(struct vm_sim *s, uint64_t need)
 {
     struct vm_use_entry e;
-    uint64_t need = shortage(s, k);
     bool found = false;
 
     s->nkept = 0;
@@ -422,11 +421,13 @@ static bool demand(struct vm_sim *s, uint32_t k)
         if (x->stamp != e.stamp || x->dead || !x->res)
             continue;
         if (x->wanted != s->issued + 1 && x->busy <= s->finished && !x->leaving && !x->coming) {
-            uint32_t n = x->res < need ? x->res : (uint32_t)need;
-            ask_out(s, e.unit, n, VM_NONE);
+            uint32_t here = x->res - (x->queued < x->res ? x->queued : x->res);
+            uint32_t n = here < need ? here : (uint32_t)need;
+            if (n)
+                ask_out(s, e.unit, n, VM_NONE);
             need -= n;
-            found = true;
-            if (n == x->res)
+            found = found || n;
+            if (n == here)
                 continue;
         }
         if (s->nkept == s->cap_kept) {
@@ -447,6 +448,25 @@ static bool demand(struct vm_sim *s, uint32_t k)
     if (found)
         kick(s);
     return found;
+}
+
+/* Nothing under way will make room: evict what the rule names. */
+static bool demand(struct vm_sim *s, uint32_t k)
+{
+    return evict(s, shortage(s, k));
+}
+
+/* After an op: pages that used longest ago leave in time, so that some are always free. */
+static void keep_float(struct vm_sim *s)
+{
+    uint64_t soon = s->free_pages + s->dead_pages + s->parked;
+
+    if (s->eo.busy)
+        soon += s->eo.job.npages;
+    for (size_t i = s->out.head; i < s->out.tail && soon < s->opt.float_pages; i++)
+        soon += s->out.r[i].npages;
+    if (soon < s->opt.float_pages)
+        evict(s, s->opt.float_pages - soon);
 }
 
 /* ---- where unmapping waits for the device -----------------------------------------------------*/
@@ -518,7 +538,7 @@ static bool run_op(struct vm_sim *s, uint32_t k)
         ;
     if (s->opt.window_ns > 0 && s->finished < s->issued && s->host < s->last_end - s->opt.window_ns)
         s->host = s->last_end - s->opt.window_ns;
-    if (s->m->unmap_waits)
+    if (s->m->unmap_waits && s->opt.knows_dead) /* without a plan nobody knows how far ahead the host is */
         rest_between(s, k);
     while (!ready(s, k)) {
         if (s->failed)
@@ -530,6 +550,8 @@ static bool run_op(struct vm_sim *s, uint32_t k)
     s->waiting_room = false;
     issue(s, k);
     kick(s);
+    if (s->opt.float_pages)
+        keep_float(s);
     return !s->failed;
 }
 

@@ -43,6 +43,7 @@ struct vm_sim_options {
     enum vm_demand_rule rule;
     unsigned knows_dead : 1; /* the runtime knows which contents are dead (there is a plan)   */
     unsigned max_iterations; /* 0 = 8                                                         */
+    uint64_t float_pages;    /* demand paging keeps so many free or leaving; 0 = none              */
     uint32_t batch_pages;    /* pages of one copy at most; 0 = VM_COPY_PAGES                   */
     double window_ns;        /* the host issues an op only when the ops issued before it and not   */
                              /* finished take no longer than this; 0 = as far ahead as it can       */

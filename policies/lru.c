@@ -2,6 +2,8 @@
  * has places and a prediction but no action. */
 #include "common.h"
 
+#define FLOAT_SHARE 32 /* of the budget is kept free, as demand paging does unless told otherwise */
+
 static int plan_lru(const struct vm_policy_input *in, struct vm_plan *plan, struct vm_error *why)
 {
     struct vm_paged p;
@@ -10,7 +12,9 @@ static int plan_lru(const struct vm_policy_input *in, struct vm_plan *plan, stru
     if (rc)
         return rc;
     struct vm_schedule s = {0};
-    struct vm_sim_options so = {.capacity_pages = p.capacity, .rule = VM_DEMAND_LRU};
+    struct vm_sim_options so = {.capacity_pages = p.capacity,
+                                .rule = VM_DEMAND_LRU,
+                                .float_pages = p.capacity / FLOAT_SHARE};
     rc = vm_simulate(&p.units, p.machine, NULL, 0, &so, &s.sim, NULL, NULL);
     if (rc == VM_UNFIT)
         vm_unfit_text(&p.units, p.capacity, why);
