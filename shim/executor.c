@@ -488,7 +488,7 @@ static bool matched(struct vm_device *d, const struct vm_op *issued)
     if (x->k < x->plan.nops)
         return x->course == COURSE_ON;
     if (x->course == COURSE_ON) {
-        x->planned_iterations++;
+        x->planned_iterations += x->it.periods;
         report_iteration(d);
         vm_replan_between(d);
     } else {

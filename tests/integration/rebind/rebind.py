@@ -1,10 +1,12 @@
 """A trainer in the habit of Python programs (the new block is bound before the old one goes) under
-budgets that do not fit: same bits as bare, and a plan over two of its iterations."""
+budgets that do not fit: same bits as bare, and a plan over two of its iterations, which count as two."""
+import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 BUILD = pathlib.Path(os.environ["VMEM_TEST_BUILD"])
 SIM = BUILD / "tests" / "simgpu"
@@ -19,9 +21,13 @@ def run(budget=None, policy="auto", iterations=12):
     if budget:
         cmd = [str(BUILD / "tools" / "vmem"), "run", "--budget", budget, "--policy", policy, "--log",
                "info", "--", *cmd]
-    r = subprocess.run(cmd, env=env, capture_output=True, text=True, timeout=120)
-    if r.returncode != 0:
-        sys.exit(f"budget {budget}, {policy}: status {r.returncode}: {r.stderr}")
+    with tempfile.TemporaryDirectory() as folder:
+        stats = pathlib.Path(folder, "stats.json")
+        r = subprocess.run(cmd, env=env | {"VMEM_STATS_FILE": str(stats)}, capture_output=True, text=True,
+                           timeout=120)
+        if r.returncode != 0:
+            sys.exit(f"budget {budget}, {policy}: status {r.returncode}: {r.stderr}")
+        r.stats = json.loads(stats.read_text()) if budget else {}
     return r
 
 
@@ -37,4 +43,6 @@ for policy in ("auto", "lru"):
         plan = re.search(r"plan by auto: (\d+) operations", r.stderr)
         if policy == "auto" and (not found or not plan or int(plan[1]) != 2 * int(found[1])):
             sys.exit(f"budget {budget}: no plan over two iterations\n{r.stderr}")
+        if policy == "auto" and not 10 <= r.stats["iterations"] <= 12:
+            sys.exit(f"budget {budget}: {r.stats['iterations']} iterations counted instead of 12")
 print("passed")
