@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "driver.h"
+#include "pager.h"
 
 /* Maps chunk i at its alias, for good. */
 static CUresult map_alias(struct vm_device *d, uint32_t i)
@@ -43,9 +44,15 @@ static int room_for_one(struct vm_device *d)
     return 0;
 }
 
+/* Is memory to be had that the program has given up? */
+static bool rather_wait(const struct vm_device *d)
+{
+    return d->thrifty && !d->may_grow && (d->dead_pages > 0 || vm_pager_leaving(d) > 0);
+}
+
 static int grow(struct vm_device *d)
 {
-    if (d->live_chunks >= d->max_chunks || room_for_one(d) != 0)
+    if (d->live_chunks >= d->max_chunks || rather_wait(d) || room_for_one(d) != 0)
         return VM_NOTFOUND;
     CUmemAllocationProp prop = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -97,7 +104,7 @@ void vm_chunk_give(struct vm_device *d, uint32_t chunk)
 uint64_t vm_chunks_available(const struct vm_device *d)
 {
     uint64_t more = d->max_chunks > d->live_chunks ? d->max_chunks - d->live_chunks : 0;
-    return d->nfree_chunks + more;
+    return d->nfree_chunks + (rather_wait(d) ? 0 : more);
 }
 
 uint32_t vm_chunks_release(struct vm_device *d, uint32_t n)

@@ -15,6 +15,7 @@
 #include "host_pool.h"
 #include "learn.h"
 #include "recorder.h"
+#include "replan.h"
 
 struct vm_device *vm_devices[VM_MAX_DEVICES];
 static atomic_uint ready_devices;
@@ -93,6 +94,8 @@ static int choose_page(struct vm_device *d)
     if (want > 0) {
         while (page < want)
             page *= 2;
+    } else if (!vm_policy_pages()) {
+        d->thrifty = true; /* and the smallest pages waste least; they are mapped once */
     } else {
         /* Between 512 and 1024 chunks: fine enough to lose little, few enough to map quickly. */
         while (d->budget_bytes / (page * 2) >= 512 && page < (UINT64_C(32) << 20))

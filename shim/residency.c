@@ -79,14 +79,14 @@ static CUresult unfit(const struct vm_device *d, const struct vm_op *op)
 }
 
 /* Sees to it that enough is leaving: dead pages for everybody who waits, contents only for the
- * operation itself. False when nothing is on its way out and nothing more can be sent. */
+ * operation itself, and only where policy moves any. False when nothing is on its way out and nothing more can be sent. */
 static bool send_away(struct vm_device *d, uint64_t missing)
 {
     uint64_t coming = vm_pager_leaving(d) + vm_chunks_available(d);
     uint64_t all = missing + vm_pager_wanted(d), sent = 0;
     if (coming < all)
         sent = vm_pager_recycle(d, all - coming);
-    if (coming + sent < missing)
+    if (coming + sent < missing && !d->thrifty)
         sent += vm_pager_evict(d, missing - coming - sent);
     return sent > 0 || vm_pager_leaving(d) > 0;
 }
@@ -105,6 +105,7 @@ static uint64_t may_take(const struct vm_device *d, bool stuck)
 static CUresult one_round(struct vm_device *d, struct vm_op *op, struct vm_stream *s, bool *stuck,
                           bool *done)
 {
+    d->may_grow = *stuck;
     struct pass p = {.lost = VM_NO, .most = may_take(d, *stuck)};
     for (unsigned i = 0; i < op->nacc && p.error == CUDA_SUCCESS; i++)
         pass_block(d, &op->acc[i], op->captured, s, &p);
@@ -187,6 +188,7 @@ CUresult vm_make_resident(struct vm_device *d, struct vm_op *op, struct vm_strea
             pause_unlocked(d, times++);
     }
     d->turn = false;
+    d->may_grow = false;
     d->missing = 0;
     d->patience_ns = 0;
     if ((d->copied_ns[0] > 0 || d->copied_ns[1] > 0) && vm_streams_reached(d, d->g))
