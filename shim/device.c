@@ -95,7 +95,10 @@ static int choose_page(struct vm_device *d)
         while (page < want)
             page *= 2;
     } else if (!vm_policy_pages()) {
-        d->thrifty = true; /* and the smallest pages waste least; they are mapped once */
+        /* Small pages waste least, and each is mapped once; so many are mapped quickly enough. */
+        d->thrifty = true;
+        while (d->budget_bytes / page > 65536)
+            page *= 2;
     } else {
         /* Between 512 and 1024 chunks: fine enough to lose little, few enough to map quickly. */
         while (d->budget_bytes / (page * 2) >= 512 && page < (UINT64_C(32) << 20))

@@ -231,7 +231,7 @@ void vm_hold_back(struct vm_device *d, uint64_t next_ns)
 
 void vm_residency_float(struct vm_device *d)
 {
-    if (!d->pressure || d->broken != CUDA_SUCCESS)
+    if (!d->pressure || d->thrifty || d->broken != CUDA_SUCCESS)
         return;
     uint64_t soon = vm_pager_leaving(d) + vm_chunks_available(d);
     if (soon < d->float_chunks)

@@ -45,6 +45,12 @@ class Served(unittest.TestCase):
         short, long = (trainerlib.train("lstm", "--iters", n, **WHERE).report for n in (2, 3))
         self.assertGreater(long["calls"]["cuMemAlloc_v2"], short["calls"]["cuMemAlloc_v2"])
 
+    def test_pool_takes_little_more_than_is_alive(self):
+        """The blocks of the recording and the places of the plan lie elsewhere: one memory serves both."""
+        r = self.served("resnet", [*NETS["resnet"], "--iters", 7], VMEM_POLICY="pool", VMEM_BUDGET="256MiB")
+        self.assertEqual(r.stats["out_bytes"], 0)
+        self.assertLess(r.stats["peak_device_bytes"], 1.1 * r.stats["peak_block_bytes"], r.stats)
+
     def test_static_runtime_is_served_alike(self):
         net, args = "resnet", [*NETS["resnet"], "--iters", 7]
         budget = budget_of(net, args, 60)
