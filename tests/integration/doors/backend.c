@@ -2,6 +2,7 @@
  * says of its blocks. Run with the double preloaded. Figures after the slash are roles. */
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -185,6 +186,48 @@ static void normalisation(int phase, const char *want)
     cudaFree(mean);
 }
 
+/* Several threads make, execute and forget graphs of their own; each execution is described. */
+enum { THREADS = 4, ROUNDS = 20 };
+
+static void *one_thread(void *unused)
+{
+    cudnnHandle_t handle;
+    BE_OK(cudnnCreate(&handle));
+    for (int i = 0; i < ROUNDS; i++) {
+        be_t tx = floats('x', map, 0), ty = floats('y', map, 0);
+        be_t op = be_pointwise(CUDNN_POINTWISE_EXP, tx, NULL, ty), config[1];
+        be_t graph = be_graph(handle, 1, &op);
+        int64_t bytes;
+        be_heuristics(graph, CUDNN_HEUR_MODE_A, 1, config);
+        be_t plan = be_plan(handle, config[0], &bytes);
+        be_execute(handle, plan, 2, (const int64_t[2]){'x', 'y'}, (void *const[2]){x, y}, NULL);
+        be_t all[] = {plan, config[0], graph, op, tx, ty};
+        for (int k = 0; k < 6; k++)
+            cudnnBackendDestroyDescriptor(all[k]);
+    }
+    return unused;
+}
+
+static void threads(void)
+{
+    static char raw[1 << 16];
+    pthread_t t[THREADS];
+    int described = 0;
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&t[i], NULL, one_thread, NULL))
+            exit(3);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(t[i], NULL);
+    take(raw, sizeof raw);
+    for (char *l = strtok(raw, "\n"); l; l = strtok(NULL, "\n"))
+        described += strstr(l, "libcall cudnnBackendExecute layer=10 flags=4 b0:r/0 b1:wt/0") == l;
+    checks++;
+    if (described != THREADS * ROUNDS) {
+        failures++;
+        printf("FAILED: %d of %d executions described\n", described, THREADS * ROUNDS);
+    }
+}
+
 int main(void)
 {
     void *p = dlsym(RTLD_DEFAULT, "vmem_double_take");
@@ -200,7 +243,8 @@ int main(void)
                   "layer=4 flags=1 b0:r/1 b6:wt/0 b7:wt/0 b4:r/3 b4:r/3 b1:wt/2");
     normalisation(CUDNN_NORM_FWD_INFERENCE,
                   "layer=4 flags=5 b0:r/1 b8:r/0 b9:r/0 b4:r/3 b4:r/3 b1:wt/2");
+    threads();
     cudaDeviceSynchronize();
     printf("%d checks, %d failures\n", checks, failures);
-    return failures || checks < 13;
+    return failures || checks < 14;
 }
