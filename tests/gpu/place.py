@@ -18,6 +18,7 @@ def usual_folders(python):
     """Where CUDA's libraries lie: the library path, the toolkit, and the wheels beside this Python's torch."""
     folders = [f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
     for pattern in ("/usr/local/cuda/lib64", "/usr/local/cuda/targets/*/lib", "/usr/local/cuda-*/lib64",
+                    "/usr/local/cuda/extras/CUPTI/lib64",
                     "/opt/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"):
         folders += sorted(glob.glob(pattern), reverse=True)
     where = "import sysconfig; print(sysconfig.get_path('purelib')); print(sysconfig.get_path('platlib'))"

@@ -88,6 +88,8 @@ static void memory_during_capture(CUstream stream, bool relaxed)
     report_text(result_name(unmapped), "graphs/capture/%s/cuMemUnmap", way);
     report_text(result_name(alloc), "graphs/capture/%s/cuMemAlloc", way);
     report_text(result_name(ended), "graphs/capture/%s/end", way);
+    if (mapped == CUDA_SUCCESS && unmapped != CUDA_SUCCESS)
+        must(cu.MemUnmap(at, bytes));
     if (ended == CUDA_SUCCESS && graph)
         must(cu.GraphDestroy(graph));
     if (block)
