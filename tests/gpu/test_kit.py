@@ -45,9 +45,16 @@ def verdicts():
 
 def search():
     for limit in (31, 32, 100, 1000, 5000):
-        found = torch_steps.largest(lambda batch: batch <= limit, 32, 4096)
+        found, ended = torch_steps.largest(lambda batch: batch <= limit, 32, 4096)
         check(found <= limit and (found >= limit * 0.85 or limit == 31 or found == 4096), f"limit {limit}: {found}")
-    check(torch_steps.largest(lambda batch: batch <= 31, 32, 4096) == 0, "not even the first")
+        check(ended == (limit < 4096), f"limit {limit}: {'ended' if ended else 'not ended'}")
+    check(torch_steps.largest(lambda batch: batch <= 31, 32, 4096) == (0, True), "not even the first")
+
+    def slow(batch):
+        if batch > 64:
+            raise OutOfTime
+        return True
+    check(torch_steps.largest(slow, 32, 4096) == (64, False), "what was found before the time was up")
 
 
 def libraries():

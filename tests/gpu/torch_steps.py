@@ -2,7 +2,7 @@
 import json
 import re
 
-from kitlib import median
+from kitlib import OutOfTime, median
 from place import ROOT
 
 SCRIPTS = ROOT / "tests" / "frameworks" / "scripts"
@@ -103,18 +103,22 @@ def torch_speed(kit):
 
 
 def largest(trial, first, most):
-    """The largest batch for which `trial` succeeds, to within an eighth; 0 if even the first does not."""
+    """The largest batch for which `trial` succeeds, to within an eighth, and whether that was the end of the search:
+    a trial may raise OutOfTime. 0 if even the first does not succeed."""
     good, bad = 0, None
     batch = first
-    while bad is None and batch <= most:
-        if trial(batch):
-            good, batch = batch, batch * 2
-        else:
-            bad = batch
-    while good and bad and bad - good > max(1, good // 8):
-        middle = (good + bad) // 2
-        good, bad = (middle, bad) if trial(middle) else (good, middle)
-    return good
+    try:
+        while bad is None and batch <= most:
+            if trial(batch):
+                good, batch = batch, batch * 2
+            else:
+                bad = batch
+        while good and bad and bad - good > max(1, good // 8):
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if trial(middle) else (good, middle)
+    except OutOfTime:
+        return good, False
+    return good, bad is not None
 
 
 def torch_batch(kit):
@@ -128,13 +132,20 @@ def torch_batch(kit):
     ways = [("native", {"way": "native", "memory": memory}), ("libvmem", {"vmem": True, "VMEM_BUDGET": memory})]
     for name, how in ways:
         tried = []
+        until = kit.clock.left() * (0.4 if natively is None else 0)  # what is left when this way has had its share
 
         def trial(batch):
+            if kit.clock.left() < until:
+                raise OutOfTime
             r = train(kit, "resnet50", batch, iterations=3, limit=60, **how)
-            tried.append({"batch": batch, "ms": r.ms, "result": "fits" if r.good else r.why()})
+            if not r.good and not r.out_of_memory:
+                tried.append({"batch": batch, "result": r.why()})
+                raise OutOfTime
+            tried.append({"batch": batch, "ms": r.ms, "result": "fits" if r.good else "out of memory"})
             return r.good
-        found = largest(trial, natively or 32, 8192)
+        found, ended = largest(trial, natively or 32, 8192)
+        result = "passed" if ended else "at least: no time to look further"
         yield {"script": "resnet50", "memory_bytes": memory, "way": name, "largest_batch": found, "tried": tried,
                "gain": found / natively if natively else None,
-               "result": "passed" if found else f"FAILED: {tried[-1]['result']}"}
+               "result": result if found else f"FAILED: {tried[-1]['result'] if tried else 'no time'}"}
         natively = found
