@@ -9,6 +9,9 @@ import tempfile
 import time
 
 
+LATE = 124  # status of a program that was ended at its limit
+
+
 class OutOfTime(Exception):
     """The kit, or the step, has no time left for another program."""
 
@@ -56,7 +59,7 @@ class Clock:
             try:
                 rc = child.wait(timeout=limit)
             except subprocess.TimeoutExpired:
-                rc = 124
+                rc = LATE
             finally:
                 try:
                     os.killpg(child.pid, signal.SIGKILL)
@@ -67,7 +70,7 @@ class Clock:
             for f in (out, err):
                 f.seek(0)
                 texts.append(f.read())
-        if rc == 124:
+        if rc == LATE:
             texts[1] += f"\nno end within {limit:.0f} s"
         done = Finished(rc, *texts, time.monotonic() - began)
         with open(log, "a") as f:

@@ -2,7 +2,7 @@
 import json
 import re
 
-from kitlib import OutOfTime, median
+from kitlib import LATE, OutOfTime, median
 from place import ROOT
 
 SCRIPTS = ROOT / "tests" / "frameworks" / "scripts"
@@ -139,13 +139,14 @@ def torch_batch(kit):
                 raise OutOfTime
             r = train(kit, "resnet50", batch, iterations=3, limit=60, **how)
             if not r.good and not r.out_of_memory:
-                tried.append({"batch": batch, "result": r.why()})
+                tried.append({"batch": batch, "status": r.rc, "result": r.why()})
                 raise OutOfTime
             tried.append({"batch": batch, "ms": r.ms, "result": "fits" if r.good else "out of memory"})
             return r.good
         found, ended = largest(trial, natively or 32, 8192)
+        crashed = tried and not ended and tried[-1].get("status", 0) not in (0, LATE)
         result = "passed" if ended else "at least: no time to look further"
         yield {"script": "resnet50", "memory_bytes": memory, "way": name, "largest_batch": found, "tried": tried,
                "gain": found / natively if natively else None,
-               "result": result if found else f"FAILED: {tried[-1]['result'] if tried else 'no time'}"}
+               "result": result if found and not crashed else f"FAILED: {tried[-1]['result'] if tried else 'no time'}"}
         natively = found
