@@ -16,7 +16,7 @@ import kit  # noqa: E402
 import place  # noqa: E402
 import table  # noqa: E402
 import torch_steps  # noqa: E402
-from kitlib import Clock, Finished, OutOfTime  # noqa: E402
+from kitlib import LATE, Clock, Finished, OutOfTime  # noqa: E402
 
 
 def run_of(rc=0, err="", **more):
@@ -55,6 +55,25 @@ def search():
             raise OutOfTime
         return True
     check(torch_steps.largest(slow, 32, 4096) == (64, False), "what was found before the time was up")
+
+
+def batches():
+    """What the step says of a search that ends, one that meets a crash, one whose time is up."""
+    well, full, crash, late = (0, ""), (1, "out of memory"), (1, "boom"), (LATE, "no end")
+    kit_of_one = types.SimpleNamespace(place=types.SimpleNamespace(simulated=True))
+    kept = torch_steps.ready, torch_steps.train
+    for outcomes, batch, result in (([well] * 3 + [full] * 9, 128, "passed"), ([well, crash], 32, "FAILED: boom"),
+                                    ([well, late], 32, "at least"), ([crash], 0, "FAILED")):
+        programs = iter(outcomes * 2)
+
+        def train(*_, **__):
+            rc, err = next(programs)
+            return run_of(rc, err, ms=1.0)
+        torch_steps.ready, torch_steps.train = (lambda _: None), train
+        kit_of_one.clock = Clock(100, 1)
+        row = next(torch_steps.torch_batch(kit_of_one))
+        check(row["largest_batch"] == batch and row["result"].startswith(result), f"{outcomes}: {row}")
+    torch_steps.ready, torch_steps.train = kept
 
 
 def libraries():
@@ -130,6 +149,7 @@ def rehearsal(folder):
 with tempfile.TemporaryDirectory(prefix="vmem-kit-") as tmp:
     verdicts()
     search()
+    batches()
     libraries()
     limits(pathlib.Path(tmp))
     steps(pathlib.Path(tmp))
