@@ -321,7 +321,9 @@ static cudaError_t rt_pointer_attributes(struct cudaPointerAttributes *out, cons
         a.devicePointer = (void *)(uintptr_t)device;
         a.hostPointer = a.type == cudaMemoryTypeDevice ? NULL : host;
     }
-    *out = a;
+    /* CUDA 12's ends before what 13 reserves */
+    memcpy(out, &a,
+           RT_VERSION < 13000 ? offsetof(struct cudaPointerAttributes, reserved) : sizeof a);
     return cudaSuccess;
 }
 
