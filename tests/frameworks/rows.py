@@ -18,7 +18,8 @@ import sys
 import tempfile
 import time
 
-from wheel import BUILD, SCRIPTS, Wheel, messages, peak_of
+import imports
+from wheel import BUILD, HERE, SCRIPTS, Wheel, messages, peak_of
 
 # Iterations by whose end a plan is followed.
 PLANNED_BY = 5
@@ -112,7 +113,28 @@ ROWS = {
     "evaluation": half("unet", "--batch", 8, "--epoch", 15, "--evaluate", 4, interrupted=True),
     "short batch": half("unet", "--batch", 8, "--epoch", 15, "--short-batch", interrupted=True),
 }
-OLD = ["starts", "unet", "amp"]
+OLD = ["smoke", "imports", "starts", "unet", "amp"]
+
+
+def smoke():
+    """What PyTorch does, in a minute: it says the same without and with libvmem."""
+    outputs = []
+    for vmem in (False, True):
+        status, lines = WHEEL.launch([HERE / "smoke.py"], vmem=vmem)
+        where = "under libvmem" if vmem else "bare"
+        require(status == 0 and lines[-1:] == ["done"], f"{where} it ended with {status}: " + " | ".join(lines[-4:]))
+        outputs.append([line for line in lines if not line.startswith("USDT:")])
+    require(outputs[0] == outputs[1], f"bare {outputs[0]}, under libvmem {outputs[1]}")
+    return f"{len(outputs[0])} parts"
+
+
+def libraries():
+    """The stand-ins have what the wheel's libraries take from those that they stand in for."""
+    found = imports.missing(WHEEL.python, BUILD)
+    lacking = [name for _, names in found.values() for name in names]
+    require(not lacking, f"missing: {lacking}")
+    require(all(n for n, _ in found.values()), f"nothing was taken from some: {found}")
+    return f"{sum(n for n, _ in found.values())} functions of {len(found)} libraries"
 
 
 def saving():
@@ -224,7 +246,7 @@ def pluggable():
     return f"{counters['planned_iterations']} planned iterations"
 
 
-ROWS.update({"starts": starts, "allocators": allocators, "pluggable": pluggable, "saving": saving, "profiler": profiler,
+ROWS.update({"smoke": smoke, "imports": libraries, "starts": starts, "allocators": allocators, "pluggable": pluggable, "saving": saving, "profiler": profiler,
              "two ranks": two_ranks})
 
 
