@@ -57,6 +57,7 @@ COLUMNS = [("network", "network", ""), ("policy", "policy", ""), ("bare", "bare"
            ("slowdown", "slowdown", ".4f")]
 MAP_ROLES = {"x", "y", "dx", "dy"}
 ITERS = 8
+PATIENCE_S = 1200  # the deepest takes ten seconds of processor time, and long on a machine that has none left
 
 
 # ---- the average, from a trace and the plan that was made of it ----------------------------------
@@ -147,7 +148,7 @@ def policy_row(name, net, args, policy, base):
     with tempfile.TemporaryDirectory(prefix="vmem-bench-") as tmp:
         trace, plan = pathlib.Path(tmp, "trace"), pathlib.Path(tmp, "plan.json")
         short, long = [trainerlib.train(net, *args, "--iters", n, preset=CARD, preload=True,
-                                        VMEM_POLICY=policy, VMEM_HOST_BUDGET=HOST,
+                                        timeout=PATIENCE_S, VMEM_POLICY=policy, VMEM_HOST_BUDGET=HOST,
                                         VMEM_TRACE=trace if n == ITERS else None)
                        for n in (ITERS - 2, ITERS)]
         if short.rc != 0 or long.rc != 0:
