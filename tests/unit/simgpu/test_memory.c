@@ -401,6 +401,8 @@ Test(memory, results_without_contents_are_zero)
     large[0] = 7;
     OK(cuMemcpyDtoH(large, d, N));
     cr_assert_eq(large[0], 7);
+    OK(cuMemHostUnregister(own));
+    free(own);
     free(pageable);
 }
 
