@@ -25,10 +25,10 @@ from place import ROOT, Place, real_gpu
 STEPS = [
     ("doctor", c_steps.doctor, 30, "what libvmem finds"),
     ("trainer_bits", c_steps.trainer_bits, 100, "C trainers: losses and weights equal to native's"),
-    ("torch_bits", torch_steps.torch_bits, 170, "PyTorch scripts: losses and weights equal to native's"),
+    ("torch_bits", torch_steps.torch_bits, 150, "PyTorch scripts: losses and weights equal to native's"),
     ("measurements", c_steps.measurements, 120, "the driver's costs and rules"),
     ("torch_speed", torch_steps.torch_speed, 120, "against native, recomputation and offload hooks"),
-    ("torch_batch", torch_steps.torch_batch, 100, "largest batch"),
+    ("torch_batch", torch_steps.torch_batch, 130, "largest batch"),
     ("trainer_speed", c_steps.trainer_speed, 60, "VGG-16, batch 256, 12 GiB"),
 ]
 
