@@ -40,6 +40,18 @@ struct belady {
     uint32_t *hold_at;  /* nops + 1 */
 };
 
+/* The wish for the use that ends the gap after `use`. */
+static uint32_t lead_after(const struct belady *b, uint32_t unit, uint32_t use)
+{
+    unsigned wraps;
+    uint32_t next;
+
+    if (use == VM_NONE || !b->wishes || !b->wishes->lead)
+        return 0;
+    next = vm_page_next_use(b->u, &b->u->units[unit], use, &wraps);
+    return next == VM_NONE ? 0 : b->wishes->lead[next];
+}
+
 static int note(struct belady *b, uint32_t unit, uint32_t npages, uint32_t k, bool dead)
 {
     if (b->n == b->cap) {
@@ -60,7 +72,8 @@ static int note(struct belady *b, uint32_t unit, uint32_t npages, uint32_t k, bo
             return VM_OK;
         }
     }
-    b->list[b->n++] = (struct vm_eviction){unit, use, npages, need, dead, 0};
+    b->list[b->n++] = (struct vm_eviction){.unit = unit, .use = use, .npages = npages, .need_op = need,
+                                           .dead = dead, .lead = lead_after(b, unit, use)};
     return VM_OK;
 }
 

@@ -12,6 +12,7 @@ struct vm_eviction {
     uint32_t need_op; /* op that needs the room, plus nops if in the next iteration */
     uint32_t dead;    /* the gap's contents are dead                                */
     uint32_t release; /* op after which they may leave; for the scheduler's use     */
+    uint32_t lead;    /* ops before the gap's end at which they are to be back      */
 };
 
 enum vm_belady_rule {

@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fluid.h"
 #include "use_heap.h"
 
 #define PERIODS 4 /* iterations that the longest chain may run through */
+#define FLUID_USES 200000 /* iterations with more uses are left to the chain */
 #define DEAD_KEY (UINT64_C(1) << 62)
 
 struct bunit {
@@ -506,6 +508,25 @@ static int run_all(struct run *r, struct vm_bound *b)
     return VM_OK;
 }
 
+/* The liquid schedule's bound, where it is higher. */
+static int add_fluid(const struct vm_page_units *u, const struct vm_machine *m, uint64_t capacity,
+                     bool hurry, struct vm_bound *b)
+{
+    struct vm_fluid_options opt = {.terms = hurry ? 1200 : 8000, .iterations = hurry ? 1000 : 4000,
+                                   .tolerance = 1e-4, .bound_only = 1};
+    struct vm_fluid f;
+
+    if (u->nuses > FLUID_USES)
+        return VM_OK;
+    int rc = vm_fluid_solve(u, m, capacity, &opt, &f);
+    if (rc)
+        return rc;
+    if (b->compute_ns + f.stall_ns > b->ns)
+        b->ns = b->compute_ns + f.stall_ns;
+    vm_fluid_fini(&f);
+    return VM_OK;
+}
+
 int vm_bound_build(const struct vm_page_units *u, const struct vm_machine *m, uint64_t capacity,
                    unsigned points, struct vm_bound *out)
 {
@@ -522,6 +543,8 @@ int vm_bound_build(const struct vm_page_units *u, const struct vm_machine *m, ui
         pick_points(&r, points ? points : r.n <= 1024 ? 1024 : 256);
         rc = run_all(&r, &b);
     }
+    if (!rc && u->nops)
+        rc = add_fluid(u, m, capacity, points > 0, &b);
     run_fini(&r);
     if (!rc)
         *out = b;

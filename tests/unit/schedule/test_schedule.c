@@ -181,7 +181,7 @@ Test(schedule, random_iterations)
 {
     unsigned cases = 0;
 
-    for (uint64_t seed = 1; seed <= 200; seed++) {
+    for (uint64_t seed = 1; seed <= 100; seed++) {
         struct small_shape shape = {8 + (uint32_t)(seed % 30), 10 + (uint32_t)(seed % 23), 6, 4, 5};
         struct made c;
         struct vm_error why = {""};
