@@ -7,7 +7,8 @@
  *    the room (earliest deadline first).
  * 3. When in: in order of need, as early as the room left over by everything needed before allows.
  *
- * The simulator then says how long an iteration takes.
+ * The simulator then says how long an iteration takes. Where waits are left, evictions come from a liquid
+ * schedule too (fluid.h), and the simulator decides between them.
  */
 #ifndef VM_PLANNER_SCHEDULE_H
 #define VM_PLANNER_SCHEDULE_H
