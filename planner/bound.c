@@ -512,7 +512,7 @@ static int run_all(struct run *r, struct vm_bound *b)
 static int add_fluid(const struct vm_page_units *u, const struct vm_machine *m, uint64_t capacity,
                      bool hurry, struct vm_bound *b)
 {
-    struct vm_fluid_options opt = {.terms = hurry ? 1200 : 8000, .iterations = hurry ? 1000 : 4000,
+    struct vm_fluid_options opt = {.terms = hurry ? 1200 : 8000, .iterations = hurry ? 1000 : 8000,
                                    .tolerance = 1e-4, .bound_only = 1};
     struct vm_fluid f;
 
