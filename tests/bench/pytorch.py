@@ -96,15 +96,14 @@ def measure(name, args, start, grain):
     same, _ = run(name, args, native, 16)
     allocated, reserved = peak_of(alone)
     pool, stats = run(name, args, native, 16, VMEM_POLICY="pool", VMEM_LOG="info")
-    live = messages(pool, 401)
-    if not live:
+    if not messages(pool, 401):
         sys.exit(f"pytorch: {name}: no plan under pool")
     most, _ = run(name, args, with_us, 10, VMEM_LOG="info")
     plan = re.search(r"predicted (\d+) us against (\d+) us", messages(most, 401)[-1][1]) if messages(most, 401) else None
     row = {"script": name, "native": native, "with_us": with_us, "gain": with_us / native,
            "possible": allocated / largest_launch(name, args, native),
            "slowdown": int(plan[1]) / int(plan[2]) if plan else float("nan"),
-           "reserved": reserved, "pool": stats["plan_device_bytes"], "live": stats["plan_live_bytes"],
+           "reserved": reserved, "pool": stats["peak_device_bytes"], "live": stats["peak_block_bytes"],
            "cpu_alone": median_of(alone, "cpu", 6), "cpu_with_us": median_of(same, "cpu", 6)}
     row["cpu_ratio"] = row["cpu_with_us"] / row["cpu_alone"]
     return row

@@ -153,11 +153,16 @@ def profiler():
 
 
 def two_ranks():
-    """Two processes under torchrun, gloo between them, each on its own card."""
+    """Two processes under torchrun, gloo between them, each on its own card. DistributedDataParallel compares what
+    it sent through the cards, so their memory has contents here; kernels do nothing, so the losses say nothing."""
     def go(vmem, **settings):
         args = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, SCRIPTS / "unet.py",
-                "--device", "cuda", "--batch", 4, "--iterations", 12]
-        return WHEEL.launch(args, vmem=vmem, SIMGPU_DEVICES=2, **settings)
+                "--device", "cuda", "--size", "tiny", "--batch", 32, "--iterations", 12]
+        return WHEEL.launch(args, vmem=vmem, SIMGPU_DEVICES=2, SIMGPU_MODE="functional", SIMGPU_GRANULARITY=65536,
+                            **settings)
+
+    def course(lines):
+        return [re.sub(r" loss \S+", "", line) for line in said(lines)]
     status, short = go(False)
     require(status == 0, f"bare it ended with {status}: " + " | ".join(short[-4:]))
     with tempfile.TemporaryDirectory(prefix="vmem-rows-") as folder:
@@ -165,7 +170,7 @@ def two_ranks():
                            VMEM_STATS_FILE=pathlib.Path(folder, "%p.json"))
         require(status == 0, f"under libvmem it ended with {status}: " + " | ".join(lines[-4:]))
         stats = [json.loads(p.read_text()) for p in pathlib.Path(folder).glob("*.json")]
-    require(said(lines) == said(short), f"printed {said(lines)[:3]}, bare {said(short)[:3]}")
+    require(course(lines) == course(short), f"printed {course(lines)[:3]}, bare {course(short)[:3]}")
     moved = [s for s in stats if s["out_bytes"]]
     require(len(moved) == 2, f"{len(moved)} ranks moved anything")
     return f"{[s['planned_iterations'] for s in moved]} planned iterations"
