@@ -107,7 +107,7 @@ ROWS = {
     "fused": half("gpt2", "--batch", 4, "--amp", "bf16", "--implementation", "fused"),
     "foreach": half("unet", "--batch", 8, "--implementation", "foreach"),
     "loop": half("unet", "--batch", 8, "--optimizer", "sgd", "--implementation", "loop"),
-    "checkpointing": half("gpt2", "--batch", 8, "--checkpointing"),
+    "checkpointing": half("gpt2", "--batch", 2, "--optimizer", "sgd", "--implementation", "loop", "--checkpointing"),
     "workers fork": half("resnet50", "--batch", 32, "--workers", 2),
     "workers spawn": half("unet", "--batch", 8, "--workers", 2, "--start-method", "spawn"),
     "evaluation": half("unet", "--batch", 8, "--epoch", 15, "--evaluate", 4, interrupted=True),
