@@ -3,7 +3,7 @@ import math
 
 COLUMNS = {
     "doctor": ["name", "result"],
-    "measurements": ["name", "vmem", "median", "p90", "max", "value", "unit"],
+    "measurements": ["name", "vmem", "min", "median", "p90", "max", "value", "unit"],
     "trainer_bits": ["net", "share", "budget_bytes", "planned", "out_bytes", "result"],
     "trainer_speed": ["policy", "ms", "slowdown", "planned", "out_bytes", "result"],
     "torch_bits": ["script", "share", "budget_bytes", "native_ms", "ms", "native_cpu_ms", "cpu_ms", "planned",

@@ -71,8 +71,14 @@ check(value(NONE, "host-numa/create") != "CUDA_SUCCESS", "refused host-located m
 SERVED = {step: measure(step, preload=True) for step in ("launch", "malloc")}
 for STEP, LINES in SERVED.items():
     check(LINES.keys() == FOUND[STEP].keys(), f"{STEP} under libvmem.so")
-# Eight times as many blocks in one launch cost about eight times as much, not sixty-four times.
-GROWTH = (number(SERVED["launch"], "launch/32KB-of-parameters") /
-          number(SERVED["launch"], "launch/4KB-of-parameters"))
-check(GROWTH < 16, f"1,365 blocks cost {GROWTH:.0f} times what 167 do")
+
+
+def growth():
+    """How many times as much a launch of 1,365 blocks costs at least as one of 167: about 12, or 40 if quadratic."""
+    found = measure("launch", preload=True)
+    return found["launch/32KB-of-parameters"]["min"] / found["launch/4KB-of-parameters"]["min"]
+
+
+GROWTH = min(growth() for _ in range(3))  # the best of three, as the machine may be busy
+check(GROWTH < 22, f"1,365 blocks cost {GROWTH:.0f} times what 167 do")
 finish()

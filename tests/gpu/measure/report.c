@@ -48,8 +48,9 @@ void report_samples(const struct samples *s, const char *unit, const char *forma
     va_start(args, format);
     begin(unit, format, args);
     va_end(args);
-    printf(", \"median\": %.6g, \"p90\": %.6g, \"max\": %.6g, \"n\": %zu", sorted.v[sorted.n / 2],
-           sorted.v[sorted.n * 9 / 10], sorted.v[sorted.n - 1], sorted.n);
+    printf(", \"min\": %.6g, \"median\": %.6g, \"p90\": %.6g, \"max\": %.6g, \"n\": %zu",
+           sorted.v[0], sorted.v[sorted.n / 2], sorted.v[sorted.n * 9 / 10], sorted.v[sorted.n - 1],
+           sorted.n);
     end();
 }
 
