@@ -210,7 +210,7 @@ struct vm_device {
     uint32_t *free_chunks;
     uint32_t nfree_chunks;
     uint64_t dead_pages; /* resident pages with no live block: chunks for the asking */
-    bool thrifty;        /* nothing is ever moved (policy): dead pages' chunks before new ones */
+    bool thrifty;        /* the policy moves nothing: dead pages' chunks before new ones, those before contents */
     bool may_grow;       /* thrifty, and the operation being served cannot begin otherwise     */
     uint64_t missing;    /* chunks that the operation being served lacks */
     bool turn;           /* a thread is making an operation's pages resident */

@@ -79,14 +79,15 @@ static CUresult unfit(const struct vm_device *d, const struct vm_op *op)
 }
 
 /* Sees to it that enough is leaving: dead pages for everybody who waits, contents only for the
- * operation itself, and only where policy moves any. False when nothing is on its way out and nothing more can be sent. */
+ * operation itself, and where the policy moves none only when all the memory there is does not do.
+ * False when nothing is on its way out and nothing more can be sent. */
 static bool send_away(struct vm_device *d, uint64_t missing)
 {
     uint64_t coming = vm_pager_leaving(d) + vm_chunks_available(d);
     uint64_t all = missing + vm_pager_wanted(d), sent = 0;
     if (coming < all)
         sent = vm_pager_recycle(d, all - coming);
-    if (coming + sent < missing && !d->thrifty)
+    if (coming + sent < missing && (!d->thrifty || d->may_grow))
         sent += vm_pager_evict(d, missing - coming - sent);
     return sent > 0 || vm_pager_leaving(d) > 0;
 }
