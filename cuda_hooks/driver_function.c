@@ -135,6 +135,13 @@ static bool add_words(struct vm_function **fn, size_t *cap, size_t index, size_t
     return true;
 }
 
+static void forget(struct vm_function *fn)
+{
+    free(fn->numbers);
+    free(fn->name);
+    free(fn);
+}
+
 /* Learns name and layout. NULL with *error set when the driver refuses, or 0 without memory. */
 static struct vm_function *ask(uintptr_t h, bool kernel, CUresult *error)
 {
@@ -165,15 +172,8 @@ static struct vm_function *ask(uintptr_t h, bool kernel, CUresult *error)
         fn->numbers = calloc(fn->param_bytes / 8 + 1, sizeof *fn->numbers);
     if (fn->name)
         return fn;
-    free(fn);
+    forget(fn);
     return NULL;
-}
-
-static void forget(struct vm_function *fn)
-{
-    free(fn->numbers);
-    free(fn->name);
-    free(fn);
 }
 
 static bool same(const struct vm_function *a, const struct vm_function *b)
