@@ -2,6 +2,7 @@
  * cuDNN that will execute it. */
 #include <cudnn.h>
 
+#include "cudnn_types.h"
 #include "library.h"
 
 static const char *const sonames[] = {
@@ -24,26 +25,6 @@ struct extent {
     bool doubles; /* alpha and beta are double, not float */
 };
 
-static size_t element_bytes(cudnnDataType_t type)
-{
-    switch ((int)type) {
-    case CUDNN_DATA_DOUBLE:
-    case CUDNN_DATA_INT64:
-        return 8;
-    case CUDNN_DATA_FLOAT:
-    case CUDNN_DATA_INT32:
-        return 4;
-    case CUDNN_DATA_HALF:
-    case CUDNN_DATA_BFLOAT16:
-        return 2;
-    case CUDNN_DATA_INT8:
-    case CUDNN_DATA_UINT8:
-        return 1;
-    default:
-        return 0; /* vectors of elements: extent known, packing not asked */
-    }
-}
-
 static struct extent tensor_extent(const void *caller, cudnnTensorDescriptor_t desc)
 {
     struct extent e = {0, false, false};
@@ -61,7 +42,7 @@ static struct extent tensor_extent(const void *caller, cudnnTensorDescriptor_t d
     }
     if (!shape || shape(desc, CUDNN_DIM_MAX, &type, &n, dims, strides) != CUDNN_STATUS_SUCCESS)
         return e;
-    size_t elements = element_bytes(type);
+    size_t elements = vm_cudnn_element_bytes((int)type);
     for (int i = 0; i < n && i < CUDNN_DIM_MAX; i++)
         elements *= (size_t)dims[i];
     e.packed = elements == e.bytes;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cudnn_types.h"
 #include "library.h"
 
 /* The dispatchers: the parts they load (libcudnn_graph and others) never call these by name. */
@@ -47,51 +48,27 @@ static const struct row *row_of(int attribute)
     return NULL;
 }
 
-static bool is_partial(int attribute)
-{
-    switch (attribute) {
-#define VM_BE_PARTIAL(a) case a:
-#define VM_BE_BETA(a)
-#define VM_BE_OTHER(a)
-#include "cudnn_backend.def"
-#undef VM_BE_PARTIAL
-#undef VM_BE_BETA
-#undef VM_BE_OTHER
-        return true;
-    default:
-        return false;
-    }
-}
+/* What an attribute means beside naming a tensor. */
+enum remark { BE_PLAIN, BE_PARTIAL, BE_BETA, BE_OTHER };
 
-static bool is_beta(int attribute)
+static enum remark remark_of(int attribute)
 {
     switch (attribute) {
-#define VM_BE_PARTIAL(a)
-#define VM_BE_BETA(a) case a:
-#define VM_BE_OTHER(a)
+#define VM_BE_PARTIAL(a)                                                                           \
+    case a:                                                                                        \
+        return BE_PARTIAL;
+#define VM_BE_BETA(a)                                                                              \
+    case a:                                                                                        \
+        return BE_BETA;
+#define VM_BE_OTHER(a)                                                                             \
+    case a:                                                                                        \
+        return BE_OTHER;
 #include "cudnn_backend.def"
 #undef VM_BE_PARTIAL
 #undef VM_BE_BETA
 #undef VM_BE_OTHER
-        return true;
     default:
-        return false;
-    }
-}
-
-static bool touches_nothing(int attribute)
-{
-    switch (attribute) {
-#define VM_BE_PARTIAL(a)
-#define VM_BE_BETA(a)
-#define VM_BE_OTHER(a) case a:
-#include "cudnn_backend.def"
-#undef VM_BE_PARTIAL
-#undef VM_BE_BETA
-#undef VM_BE_OTHER
-        return true;
-    default:
-        return false;
+        return BE_PLAIN;
     }
 }
 
@@ -241,30 +218,10 @@ static void forget(const void *desc)
 
 /* ---- tensors ----------------------------------------------------------------------------------*/
 
-static size_t element_bytes(int type)
-{
-    switch (type) {
-    case CUDNN_DATA_DOUBLE:
-    case CUDNN_DATA_INT64:
-        return 8;
-    case CUDNN_DATA_FLOAT:
-    case CUDNN_DATA_INT32:
-        return 4;
-    case CUDNN_DATA_HALF:
-    case CUDNN_DATA_BFLOAT16:
-        return 2;
-    case CUDNN_DATA_INT8:
-    case CUDNN_DATA_UINT8:
-        return 1;
-    default:
-        return 0;
-    }
-}
-
 /* Bytes from the first to the last, 0 where that is not known; whether all of them are elements. */
 static size_t extent(const struct tensor *t, bool *packed)
 {
-    size_t element = element_bytes(t->type), count = element, last = 0;
+    size_t element = vm_cudnn_element_bytes(t->type), count = element, last = 0;
     *packed = false;
     if (t->odd || !element || t->dims < 1 || t->dims != t->strs)
         return 0;
@@ -394,7 +351,7 @@ static void add_operation(struct graph *g, const struct note *op)
         bool activation = pointwise && op->mode >= 100 && op->mode < 300;
         mark(g, activation ? VM_LAYER_ACT : r->layer,
              activation && !is_gradient(op->mode) ? VM_OPF_FORWARD : r->direction);
-        g->partial |= is_partial(r->attribute);
+        g->partial |= remark_of(r->attribute) == BE_PARTIAL;
         g->products += r->attribute == A_MATMUL_C;
         g->impure |= r->layer == VM_LAYER_DROPOUT || r->direction == VM_OPF_BACKWARD ||
                      op->accumulates || r->access == BE_BOTH ||
@@ -460,7 +417,7 @@ static void note_children(struct note *n, int attribute, int64_t count, void *co
                 add_operation(n->graph, child);
         } else if (row_of(attribute) && child && child->tensor) {
             note_operand(n, attribute, child);
-        } else if (is_of_operation(attribute) && !touches_nothing(attribute) && own_graph(n)) {
+        } else if (is_of_operation(attribute) && remark_of(attribute) != BE_OTHER && own_graph(n)) {
             n->graph->unknown = true; /* an operation that the table does not have */
         }
     }
@@ -508,7 +465,7 @@ static void note_attribute(const void *desc, int attribute, int type, int64_t co
         note_pack(n, attribute, count, data);
     } else if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
         note_children(n, attribute, count, (void *const *)data);
-    } else if (is_beta(attribute)) {
+    } else if (remark_of(attribute) == BE_BETA) {
         n->accumulates = !is_zero(type, data);
     } else if (attribute == A_POINTWISE_MODE || attribute == A_NORM_PHASE) {
         n->mode = *(const int32_t *)data;
