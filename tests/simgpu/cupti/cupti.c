@@ -1,5 +1,6 @@
 /* The simulated CUPTI: subscribers, callbacks, names, identities. */
 #include "cupti_sim.h"
+#include "simgpu_table.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -22,14 +23,7 @@ static const struct simgpu_activity_table *table;
 
 static void find_driver(void)
 {
-    static const CUuuid id = SIMGPU_ACTIVITY_ID;
-    CUresult (*get)(const void **, const CUuuid *);
-    const void *found = NULL;
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-    void *p = driver ? dlsym(driver, "cuGetExportTable") : NULL;
-    memcpy(&get, &p, sizeof get);
-    if (p && get(&found, &id) == CUDA_SUCCESS)
-        table = found;
+    table = simgpu_table(dlopen("libcuda.so.1", RTLD_NOW), (CUuuid)SIMGPU_ACTIVITY_ID);
 }
 
 const struct simgpu_activity_table *cs_driver(void)

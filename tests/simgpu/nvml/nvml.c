@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "simgpu_card.h"
+#include "simgpu_table.h"
 
 #define NVML_API __attribute__((visibility("default")))
 
@@ -64,14 +65,7 @@ static unsigned users; /* nvmlInit calls that nvmlShutdown has not undone */
 
 static void find_driver(void)
 {
-    static const CUuuid id = SIMGPU_CARD_ID;
-    CUresult (*get)(const void **, const CUuuid *);
-    const void *found = NULL;
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-    void *p = driver ? dlsym(driver, "cuGetExportTable") : NULL;
-    memcpy(&get, &p, sizeof get);
-    if (p && get(&found, &id) == CUDA_SUCCESS)
-        table = found;
+    table = simgpu_table(dlopen("libcuda.so.1", RTLD_NOW), (CUuuid)SIMGPU_CARD_ID);
 }
 
 NVML_API nvmlReturn_t nvmlInit_v2(void);

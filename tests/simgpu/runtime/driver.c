@@ -2,6 +2,7 @@
 #include "rt.h"
 
 #include "simgpu_activity.h"
+#include "simgpu_table.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -106,13 +107,7 @@ static const struct simgpu_activity_table *rt_tools;
 
 static void rt_find_tools(void)
 {
-    static const CUuuid id = SIMGPU_ACTIVITY_ID;
-    __typeof__(&cuGetExportTable) get;
-    const void *found = NULL;
-    void *sym = dlsym(rt.handle, "cuGetExportTable");
-    memcpy(&get, &sym, sizeof get);
-    if (get && get(&found, &id) == CUDA_SUCCESS)
-        rt_tools = found;
+    rt_tools = simgpu_table(rt.handle, (CUuuid)SIMGPU_ACTIVITY_ID);
 }
 
 bool rt_tell_begins(void)
