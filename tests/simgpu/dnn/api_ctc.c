@@ -16,23 +16,7 @@ struct cudnnCTCLossStruct {
     int max_label;
 };
 
-cudnnStatus_t cudnnCreateCTCLossDescriptor(cudnnCTCLossDescriptor_t *ctcLossDesc)
-{
-    SG_NEED(ctcLossDesc, "%s: the result pointer is null", __func__);
-    cudnnCTCLossDescriptor_t d = calloc(1, sizeof *d);
-    if (!d) {
-        return sg_dnn_refuse(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,
-                             "%s: out of host memory", __func__);
-    }
-    *ctcLossDesc = d;
-    return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnDestroyCTCLossDescriptor(cudnnCTCLossDescriptor_t ctcLossDesc)
-{
-    free(ctcLossDesc);
-    return CUDNN_STATUS_SUCCESS;
-}
+SG_DNN_DESCRIPTOR(CTCLoss, cudnnCTCLossDescriptor_t)
 
 static cudnnStatus_t ctc_set(const char *what, cudnnCTCLossDescriptor_t d, cudnnDataType_t type,
                              cudnnLossNormalizationMode_t norm, int grad_mode, int max_label)
@@ -208,23 +192,7 @@ struct cudnnSpatialTransformerStruct {
     int dim[4]; /* of the output; 0: never set */
 };
 
-cudnnStatus_t cudnnCreateSpatialTransformerDescriptor(cudnnSpatialTransformerDescriptor_t *stDesc)
-{
-    SG_NEED(stDesc, "%s: the result pointer is null", __func__);
-    cudnnSpatialTransformerDescriptor_t d = calloc(1, sizeof *d);
-    if (!d) {
-        return sg_dnn_refuse(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,
-                             "%s: out of host memory", __func__);
-    }
-    *stDesc = d;
-    return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnDestroySpatialTransformerDescriptor(cudnnSpatialTransformerDescriptor_t stDesc)
-{
-    free(stDesc);
-    return CUDNN_STATUS_SUCCESS;
-}
+SG_DNN_DESCRIPTOR(SpatialTransformer, cudnnSpatialTransformerDescriptor_t)
 
 cudnnStatus_t cudnnSetSpatialTransformerNdDescriptor(cudnnSpatialTransformerDescriptor_t stDesc,
                                                      cudnnSamplerType_t samplerType,

@@ -1,7 +1,7 @@
 /* Recurrent layers: descriptors, weights, spaces, launches. */
 #include "dnn.h"
-#include "half.h"
 #include "rnn.h"
+#include "number.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,23 +29,7 @@ struct cudnnRNNDataStruct {
     double fill;
 };
 
-cudnnStatus_t cudnnCreateRNNDescriptor(cudnnRNNDescriptor_t *rnnDesc)
-{
-    SG_NEED(rnnDesc, "%s: the result pointer is null", __func__);
-    cudnnRNNDescriptor_t d = calloc(1, sizeof *d);
-    if (!d) {
-        return sg_dnn_refuse(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,
-                             "%s: out of host memory", __func__);
-    }
-    *rnnDesc = d;
-    return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnDestroyRNNDescriptor(cudnnRNNDescriptor_t rnnDesc)
-{
-    free(rnnDesc);
-    return CUDNN_STATUS_SUCCESS;
-}
+SG_DNN_DESCRIPTOR(RNN, cudnnRNNDescriptor_t)
 
 /* What we do not compute: its name on stderr. */
 static cudnnStatus_t refuse(const char *what, const char *why)
@@ -124,17 +108,7 @@ cudnnStatus_t cudnnBuildRNNDynamic(cudnnHandle_t handle, cudnnRNNDescriptor_t rn
 
 /* ---- sequences ---- */
 
-cudnnStatus_t cudnnCreateRNNDataDescriptor(cudnnRNNDataDescriptor_t *rnnDataDesc)
-{
-    SG_NEED(rnnDataDesc, "%s: the result pointer is null", __func__);
-    cudnnRNNDataDescriptor_t d = calloc(1, sizeof *d);
-    if (!d) {
-        return sg_dnn_refuse(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,
-                             "%s: out of host memory", __func__);
-    }
-    *rnnDataDesc = d;
-    return CUDNN_STATUS_SUCCESS;
-}
+SG_DNN_CREATE(RNNData, cudnnRNNDataDescriptor_t)
 
 cudnnStatus_t cudnnDestroyRNNDataDescriptor(cudnnRNNDataDescriptor_t rnnDataDesc)
 {
@@ -172,8 +146,8 @@ cudnnStatus_t cudnnSetRNNDataDescriptor(cudnnRNNDataDescriptor_t d, cudnnDataTyp
                   : dataType == CUDNN_DATA_FLOAT  ? (double)*(const float *)paddingFill
                   : dataType == CUDNN_DATA_DOUBLE ? *(const double *)paddingFill
                   : dataType == CUDNN_DATA_BFLOAT16
-                      ? (double)sg_from_bfloat(*(const uint16_t *)paddingFill)
-                      : (double)sg_from_half(*(const uint16_t *)paddingFill);
+                      ? (double)sg_from_bf16(*(const uint16_t *)paddingFill)
+                      : (double)sg_from_f16(*(const uint16_t *)paddingFill);
     *d = (struct cudnnRNNDataStruct){dataType,   layout,  maxSeqLength, batchSize,
                                      vectorSize, lengths, fill};
     return CUDNN_STATUS_SUCCESS;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "half.h"
+#include "element.h"
 
 int sg_build_refuse(struct sg_build *b, const char *fmt, ...)
 {

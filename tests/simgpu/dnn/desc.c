@@ -5,33 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* cudnnCreateX / cudnnDestroyX of a descriptor that is one zeroed structure. */
-#define DESCRIPTOR(name, type)                                                                     \
-    cudnnStatus_t cudnnCreate##name##Descriptor(type *out)                                         \
-    {                                                                                              \
-        SG_NEED(out, "cudnnCreate" #name "Descriptor: the result pointer is null");                \
-        type d = calloc(1, sizeof *d);                                                             \
-        if (!d) {                                                                                  \
-            return sg_dnn_refuse(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,               \
-                                 "cudnnCreate" #name "Descriptor: out of host memory");            \
-        }                                                                                          \
-        *out = d;                                                                                  \
-        return CUDNN_STATUS_SUCCESS;                                                               \
-    }                                                                                              \
-    cudnnStatus_t cudnnDestroy##name##Descriptor(type d)                                           \
-    {                                                                                              \
-        free(d);                                                                                   \
-        return CUDNN_STATUS_SUCCESS;                                                               \
-    }
-
-DESCRIPTOR(Tensor, cudnnTensorDescriptor_t)
-DESCRIPTOR(Filter, cudnnFilterDescriptor_t)
-DESCRIPTOR(Convolution, cudnnConvolutionDescriptor_t)
-DESCRIPTOR(Pooling, cudnnPoolingDescriptor_t)
-DESCRIPTOR(Activation, cudnnActivationDescriptor_t)
-DESCRIPTOR(OpTensor, cudnnOpTensorDescriptor_t)
-DESCRIPTOR(ReduceTensor, cudnnReduceTensorDescriptor_t)
-DESCRIPTOR(Dropout, cudnnDropoutDescriptor_t)
+SG_DNN_DESCRIPTOR(Tensor, cudnnTensorDescriptor_t)
+SG_DNN_DESCRIPTOR(Filter, cudnnFilterDescriptor_t)
+SG_DNN_DESCRIPTOR(Convolution, cudnnConvolutionDescriptor_t)
+SG_DNN_DESCRIPTOR(Pooling, cudnnPoolingDescriptor_t)
+SG_DNN_DESCRIPTOR(Activation, cudnnActivationDescriptor_t)
+SG_DNN_DESCRIPTOR(OpTensor, cudnnOpTensorDescriptor_t)
+SG_DNN_DESCRIPTOR(ReduceTensor, cudnnReduceTensorDescriptor_t)
+SG_DNN_DESCRIPTOR(Dropout, cudnnDropoutDescriptor_t)
 
 cudnnStatus_t cudnnCreateLRNDescriptor(cudnnLRNDescriptor_t *out)
 {

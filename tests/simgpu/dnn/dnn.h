@@ -101,8 +101,8 @@ int sg_dnn_same_shape(const struct sg_tensor *a, const struct sg_tensor *b);
 /* Launches one of our kernels on the handle's stream. */
 cudnnStatus_t sg_dnn_launch(cudnnHandle_t h, enum sg_kernel_id k, const void *args, double threads);
 
-/* The algorithms that support a convolution, the one expected to be fastest on the card first; their
- * number. */
+/* The algorithms that support a convolution, the one expected to be fastest on the card first;
+ * their number. */
 int sg_conv_rank(const struct sg_card *card, const struct sg_conv_shape *s,
                  int order[SG_CONV_ALGOS_MAX]);
 
@@ -134,5 +134,27 @@ struct sg_act sg_dnn_act(cudnnActivationDescriptor_t d);
             return sg_dnn_refuse(CUDNN_STATUS_BAD_PARAM, __VA_ARGS__);                             \
         }                                                                                          \
     } while (0)
+
+/* cudnnCreateX and cudnnDestroyX of a descriptor that is one zeroed structure. Include <stdlib.h>.
+ */
+#define SG_DNN_CREATE(name, type)                                                                  \
+    cudnnStatus_t cudnnCreate##name##Descriptor(type *out)                                         \
+    {                                                                                              \
+        SG_NEED(out, "cudnnCreate" #name "Descriptor: the result pointer is null");                \
+        type d = calloc(1, sizeof *d);                                                             \
+        if (!d) {                                                                                  \
+            return sg_dnn_refuse(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,               \
+                                 "cudnnCreate" #name "Descriptor: out of host memory");            \
+        }                                                                                          \
+        *out = d;                                                                                  \
+        return CUDNN_STATUS_SUCCESS;                                                               \
+    }
+#define SG_DNN_DESCRIPTOR(name, type)                                                              \
+    SG_DNN_CREATE(name, type)                                                                      \
+    cudnnStatus_t cudnnDestroy##name##Descriptor(type d)                                           \
+    {                                                                                              \
+        free(d);                                                                                   \
+        return CUDNN_STATUS_SUCCESS;                                                               \
+    }
 
 #endif

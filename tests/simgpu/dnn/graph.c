@@ -1,7 +1,7 @@
 /* Graphs: the table that keeps them, the ranges a launch touches, its cost, its body. */
 #include "graph.h"
 #include "conv.h"
-#include "half.h"
+#include "element.h"
 
 #include <cudnn.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* The arithmetic of recurrent layers, entry by entry, step by step, in single precision. */
 #include "gemm.h"
-#include "half.h"
+#include "element.h"
 #include "reduce.h"
 #include "rnn.h"
 

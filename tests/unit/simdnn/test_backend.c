@@ -1,7 +1,8 @@
 /* The backend API: statuses, graphs against the legacy calls and against sums in double. */
 #include "backend_use.h"
 #include "common.h"
-#include "half.h"
+#include "element.h"
+#include "number.h"
 
 static cudnnHandle_t handle;
 
@@ -435,8 +436,8 @@ Test(backend, batch_norm_in_half_precision)
     uint16_t *hx = card_alloc(2 * ALL), *hy = card_alloc(2 * ALL), *hdy = card_alloc(2 * ALL),
              *hdx = card_alloc(2 * ALL);
     for (int i = 0; i < ALL; i++) {
-        x[i] = sg_from_half(hx[i] = sg_to_half(x[i]));
-        dy[i] = sg_from_half(hdy[i] = sg_to_half(dy[i]));
+        x[i] = sg_from_f16(hx[i] = sg_to_f16(x[i]));
+        dy[i] = sg_from_f16(hdy[i] = sg_to_f16(dy[i]));
     }
     memcpy(m[1], m[0], C * sizeof(float));
     for (int c = 0; c < C; c++) {
@@ -457,8 +458,8 @@ Test(backend, batch_norm_in_half_precision)
                                        sm[1], sv[1]));
     CARD_OK();
     for (int i = 0; i < ALL; i++) {
-        near((double)sg_from_half(hy[i]), (double)y[i], 2e-3, "y");
-        near((double)sg_from_half(hdx[i]), (double)dx[i], 2e-3, "dx");
+        near((double)sg_from_f16(hy[i]), (double)y[i], 2e-3, "y");
+        near((double)sg_from_f16(hdx[i]), (double)dx[i], 2e-3, "dx");
     }
     for (int c = 0; c < C; c++) {
         near((double)m[1][c], (double)m[0][c], 1e-5, "running mean");
@@ -474,7 +475,7 @@ Test(backend, batch_norm_in_half_precision)
                                                hd, hy, pd, scale, bias, m[0], v[0], 1e-5));
     CARD_OK();
     for (int i = 0; i < ALL; i++) {
-        near((double)sg_from_half(hy[i]), (double)y[i], 2e-3, "y of inference");
+        near((double)sg_from_f16(hy[i]), (double)y[i], 2e-3, "y of inference");
     }
 }
 
@@ -519,24 +520,24 @@ Test(backend, refusals_name_the_reason)
 Test(backend, half_precision_rounds_to_nearest_even)
 {
     for (uint32_t i = 0; i < 65536; i++) {
-        float h = sg_from_half((uint16_t)i), b = sg_from_bfloat((uint16_t)i);
+        float h = sg_from_f16((uint16_t)i), b = sg_from_bf16((uint16_t)i);
         if (!isnan(h)) {
-            cr_assert_eq(sg_to_half(h), i, "half %#x", i);
+            cr_assert_eq(sg_to_f16(h), i, "half %#x", i);
         }
         if (!isnan(b)) {
-            cr_assert_eq(sg_to_bfloat(b), i, "bfloat %#x", i);
+            cr_assert_eq(sg_to_bf16(b), i, "bfloat %#x", i);
         }
         if ((i & 0x7fff) <
             0x7bff) { /* between two neighbours: the even one in the middle, else the near one */
-            float next = sg_from_half((uint16_t)(i + 1)), middle = h + (next - h) / 2;
-            cr_assert_eq(sg_to_half(middle), i + (i & 1), "middle above half %#x", i);
-            cr_assert_eq(sg_to_half(nextafterf(middle, h)), i, "below the middle above half %#x",
+            float next = sg_from_f16((uint16_t)(i + 1)), middle = h + (next - h) / 2;
+            cr_assert_eq(sg_to_f16(middle), i + (i & 1), "middle above half %#x", i);
+            cr_assert_eq(sg_to_f16(nextafterf(middle, h)), i, "below the middle above half %#x",
                          i);
-            cr_assert_eq(sg_to_half(nextafterf(middle, next)), i + 1,
+            cr_assert_eq(sg_to_f16(nextafterf(middle, next)), i + 1,
                          "above the middle above half %#x", i);
         }
     }
-    cr_assert_eq(sg_to_half(65519.0f), 0x7bff);
-    cr_assert_eq(sg_to_half(65520.0f), 0x7c00);
-    cr_assert(isnan(sg_from_half(sg_to_half(NAN))) && isnan(sg_from_bfloat(sg_to_bfloat(NAN))));
+    cr_assert_eq(sg_to_f16(65519.0f), 0x7bff);
+    cr_assert_eq(sg_to_f16(65520.0f), 0x7c00);
+    cr_assert(isnan(sg_from_f16(sg_to_f16(NAN))) && isnan(sg_from_bf16(sg_to_bf16(NAN))));
 }

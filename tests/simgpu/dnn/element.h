@@ -1,18 +1,12 @@
-/* half.h: the element types of tensors as single precision, and back, rounded to nearest even.
+/* element.h: the element types of tensors as single precision, and back, rounded to nearest even.
  *
- * IEEE 754 binary16, bfloat16 (the upper half of binary32), 32- and 64-bit and 8-bit integers.
+ * Those of number.h, and integers of 8, 32 and 64 bits.
  * Plain arithmetic, thread-safe.
  */
-#ifndef SG_HALF_H
-#define SG_HALF_H
+#ifndef SG_ELEMENT_H
+#define SG_ELEMENT_H
 
-#include <stddef.h>
 #include <stdint.h>
-
-float sg_from_half(uint16_t h);
-uint16_t sg_to_half(float v);
-float sg_from_bfloat(uint16_t h);
-uint16_t sg_to_bfloat(float v);
 
 /* Whether elements of a cudnnDataType_t can be read and written here. */
 int sg_type_known(int type);
