@@ -120,7 +120,7 @@ static cudnnStatus_t graph_of(const struct sg_object *o, int name, const struct 
 
 cudnnStatus_t sg_engine_finish(struct sg_object *o)
 {
-    const struct sg_graph *g;
+    const struct sg_graph *g = NULL;
     SG_TRY(graph_of(o, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, &g));
     int64_t index = sg_attr_int(o, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 0);
     SG_NEED(index >= 0, "cudnnBackendFinalize: engine %lld", (long long)index);
@@ -198,7 +198,7 @@ static int ranked(const struct sg_graph *g, int fallback, int out[SG_CONV_ALGOS_
 
 cudnnStatus_t sg_heuristics_finish(struct sg_object *o)
 {
-    const struct sg_graph *g;
+    const struct sg_graph *g = NULL;
     int order[SG_CONV_ALGOS_MAX];
     SG_TRY(graph_of(o, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, &g));
     int fallback =

@@ -145,8 +145,9 @@ Test(lt, products_by_definition)
         if (i & 8) { /* scalars in device memory */
             SET(op, POINTER_MODE, int32_t, CUBLASLT_POINTER_MODE_DEVICE);
             char *both = card_alloc(16);
-            memcpy(both, pa, 8);
-            memcpy(both + 8, pb, in == SG_F64 ? 8 : 4);
+            size_t bytes = in == SG_F64 ? sizeof alpha64 : sizeof alpha;
+            memcpy(both, pa, bytes);
+            memcpy(both + 8, pb, bytes);
             pa = both;
             pb = both + 8;
         }
