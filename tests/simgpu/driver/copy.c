@@ -2,7 +2,7 @@
  * for are those of the API: a synchronous copy with the host waits; one between device addresses
  * does not; an asynchronous copy from pageable memory takes the bytes before it returns, one to
  * pageable memory returns when they are there. */
-#include "sg.h"
+#include "array.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +27,8 @@ static CUresult side_ok(const struct side *s, bool host)
 {
     const struct sg_range *r = sg_range_find(s->at);
     SG_CHECK(s->at, CUDA_ERROR_INVALID_VALUE);
+    bool array = r && r->kind == SG_ARRAY;
+    SG_CHECK(array == (s->kind == CU_MEMORYTYPE_ARRAY), CUDA_ERROR_INVALID_VALUE);
     return host || r ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -123,15 +125,24 @@ static CUresult copy(struct side dst, struct side src, size_t width, size_t heig
     return r;
 }
 
+static struct side plain(uint64_t at, size_t bytes, int kind)
+{
+    return (struct side){at, bytes, bytes, kind};
+}
+
+static CUresult line(struct side dst, struct side src, size_t bytes, CUstream hs, bool async)
+{
+    struct sg_stream *s;
+    SG_TRY(sg_stream_of(hs, &s));
+    return copy(dst, src, bytes, 1, 1, s, async);
+}
+
 /* One row. Synchronous forms go to the default stream, which their `_ptds` twins make per-thread.
  */
 static CUresult linear(uint64_t dst, int dkind, uint64_t src, int skind, size_t bytes, CUstream hs,
                        bool async)
 {
-    struct sg_stream *s;
-    SG_TRY(sg_stream_of(hs, &s));
-    struct side d = {dst, bytes, bytes, dkind}, r = {src, bytes, bytes, skind};
-    return copy(d, r, bytes, 1, 1, s, async);
+    return line(plain(dst, bytes, dkind), plain(src, bytes, skind), bytes, hs, async);
 }
 
 #define H CU_MEMORYTYPE_HOST
@@ -191,19 +202,111 @@ SG_CALL_S(cuMemcpyPeerAsync, cuMemcpyPeerAsync_ptsz,
     return linear(dst, D, src, D, n, s, true);
 }
 
-static CUresult side_2d(CUmemorytype type, const void *host, CUdeviceptr dev, size_t x, size_t y,
-                        size_t z, size_t pitch, size_t height, size_t width, struct side *out)
+/* Arrays of one dimension and bytes that lie in a row. */
+static CUresult line_of(CUarray a, size_t offset, size_t bytes, struct side *out)
 {
-    SG_CHECK(type != CU_MEMORYTYPE_ARRAY, CUDA_ERROR_NOT_SUPPORTED);
-    SG_CHECK(type == H || type == D || type == CU_MEMORYTYPE_UNIFIED, CUDA_ERROR_INVALID_VALUE);
+    struct sg_box box;
+    SG_TRY(sg_array_line(a, offset, bytes, &box));
+    *out = (struct side){box.at, box.pitch, box.slice, CU_MEMORYTYPE_ARRAY};
+    return CUDA_SUCCESS;
+}
+
+SG_CALL_S(cuMemcpyDtoA_v2, cuMemcpyDtoA_v2_ptds,
+          (CUarray dst, size_t offset, CUdeviceptr src, size_t n), (dst, offset, src, n))
+{
+    struct side to;
+    SG_TRY(line_of(dst, offset, n, &to));
+    return line(to, plain(src, n, D), n, NULL, false);
+}
+SG_CALL_S(cuMemcpyAtoD_v2, cuMemcpyAtoD_v2_ptds,
+          (CUdeviceptr dst, CUarray src, size_t offset, size_t n), (dst, src, offset, n))
+{
+    struct side from;
+    SG_TRY(line_of(src, offset, n, &from));
+    SG_CHECK(n % sg_array_element(src) == 0, CUDA_ERROR_INVALID_VALUE);
+    return line(plain(dst, n, D), from, n, NULL, false);
+}
+
+static CUresult to_array(CUarray dst, size_t offset, const void *src, size_t n, CUstream s,
+                         bool async)
+{
+    struct side to;
+    SG_TRY(line_of(dst, offset, n, &to));
+    return line(to, plain((uint64_t)src, n, H), n, s, async);
+}
+SG_CALL_S(cuMemcpyHtoA_v2, cuMemcpyHtoA_v2_ptds,
+          (CUarray dst, size_t offset, const void *src, size_t n), (dst, offset, src, n))
+{
+    return to_array(dst, offset, src, n, NULL, false);
+}
+SG_CALL_S(cuMemcpyHtoAAsync_v2, cuMemcpyHtoAAsync_v2_ptsz,
+          (CUarray dst, size_t offset, const void *src, size_t n, CUstream s),
+          (dst, offset, src, n, s))
+{
+    return to_array(dst, offset, src, n, s, true);
+}
+
+static CUresult from_array(void *dst, CUarray src, size_t offset, size_t n, CUstream s, bool async)
+{
+    struct side from;
+    SG_TRY(line_of(src, offset, n, &from));
+    return line(plain((uint64_t)dst, n, H), from, n, s, async);
+}
+SG_CALL_S(cuMemcpyAtoH_v2, cuMemcpyAtoH_v2_ptds, (void *dst, CUarray src, size_t offset, size_t n),
+          (dst, src, offset, n))
+{
+    return from_array(dst, src, offset, n, NULL, false);
+}
+SG_CALL_S(cuMemcpyAtoHAsync_v2, cuMemcpyAtoHAsync_v2_ptsz,
+          (void *dst, CUarray src, size_t offset, size_t n, CUstream s), (dst, src, offset, n, s))
+{
+    return from_array(dst, src, offset, n, s, true);
+}
+
+SG_CALL_S(cuMemcpyAtoA_v2, cuMemcpyAtoA_v2_ptds,
+          (CUarray dst, size_t at, CUarray src, size_t from, size_t n), (dst, at, src, from, n))
+{
+    struct side to, source;
+    SG_TRY(line_of(dst, at, n, &to));
+    SG_TRY(line_of(src, from, n, &source));
+    size_t element = sg_array_element(src);
+    SG_CHECK(sg_array_element(dst) == element && n % element == 0, CUDA_ERROR_INVALID_VALUE);
+    return line(to, source, n, NULL, false);
+}
+
+/* One side of a shaped copy, as its descriptor says it. */
+struct said {
+    CUmemorytype type;
+    const void *host;
+    CUdeviceptr dev;
+    CUarray array;
+    size_t at[3], pitch, height;
+};
+#define SAID(p, side, z, rows)                                                                     \
+    {                                                                                              \
+        p->side##MemoryType, p->side##Host, p->side##Device, p->side##Array,                       \
+            {p->side##XInBytes, p->side##Y, z}, p->side##Pitch, rows                               \
+    }
+
+static CUresult side_of(const struct said *d, const size_t extent[3], struct side *out)
+{
+    size_t pitch = d->pitch, height = d->height;
+    if (d->type == CU_MEMORYTYPE_ARRAY) {
+        struct sg_box box;
+        SG_TRY(sg_array_box(d->array, d->at, extent, &box));
+        *out = (struct side){box.at, box.pitch, box.slice, CU_MEMORYTYPE_ARRAY};
+        return CUDA_SUCCESS;
+    }
+    SG_CHECK(d->type == H || d->type == D || d->type == CU_MEMORYTYPE_UNIFIED,
+             CUDA_ERROR_INVALID_VALUE);
     if (!pitch)
-        pitch = x + width;
+        pitch = d->at[0] + extent[0];
     if (!height)
-        height = 1;
-    SG_CHECK(pitch >= width, CUDA_ERROR_INVALID_VALUE);
-    uint64_t base = type == H ? (uint64_t)host : dev;
-    *out = (struct side){base + (z * height + y) * pitch + x, pitch, pitch * height,
-                         type == CU_MEMORYTYPE_UNIFIED ? -1 : (int)type};
+        height = extent[1] ? extent[1] : 1;
+    SG_CHECK(pitch >= extent[0], CUDA_ERROR_INVALID_VALUE);
+    uint64_t base = d->type == H ? (uint64_t)d->host : d->dev;
+    *out = (struct side){base + (d->at[2] * height + d->at[1]) * pitch + d->at[0], pitch,
+                         pitch * height, d->type == CU_MEMORYTYPE_UNIFIED ? -1 : (int)d->type};
     return CUDA_SUCCESS;
 }
 
@@ -213,10 +316,10 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream hs, bool async)
     struct side src, dst;
     SG_CHECK(p, CUDA_ERROR_INVALID_VALUE);
     SG_TRY(sg_stream_of(hs, &s));
-    SG_TRY(side_2d(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes, p->srcY, 0,
-                   p->srcPitch, p->Height, p->WidthInBytes, &src));
-    SG_TRY(side_2d(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes, p->dstY, 0,
-                   p->dstPitch, p->Height, p->WidthInBytes, &dst));
+    const size_t extent[3] = {p->WidthInBytes, p->Height, 1};
+    const struct said from = SAID(p, src, 0, 0), to = SAID(p, dst, 0, 0);
+    SG_TRY(side_of(&from, extent, &src));
+    SG_TRY(side_of(&to, extent, &dst));
     return copy(dst, src, p->WidthInBytes, p->Height, 1, s, async);
 }
 SG_CALL_S(cuMemcpy2D_v2, cuMemcpy2D_v2_ptds, (const CUDA_MEMCPY2D *p), (p))
@@ -236,10 +339,11 @@ static CUresult sides_3d(const CUDA_MEMCPY3D *p, struct side *src, struct side *
 {
     SG_CHECK(p, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(!p->srcLOD && !p->dstLOD, CUDA_ERROR_INVALID_VALUE);
-    SG_TRY(side_2d(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes, p->srcY, p->srcZ,
-                   p->srcPitch, p->srcHeight ? p->srcHeight : p->Height, p->WidthInBytes, src));
-    return side_2d(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes, p->dstY, p->dstZ,
-                   p->dstPitch, p->dstHeight ? p->dstHeight : p->Height, p->WidthInBytes, dst);
+    const size_t extent[3] = {p->WidthInBytes, p->Height, p->Depth};
+    const struct said from = SAID(p, src, p->srcZ, p->srcHeight),
+                      to = SAID(p, dst, p->dstZ, p->dstHeight);
+    SG_TRY(side_of(&from, extent, src));
+    return side_of(&to, extent, dst);
 }
 
 static CUresult copy_3d(const CUDA_MEMCPY3D *p, CUstream hs, bool async)
@@ -278,6 +382,7 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream s, bool async
                         .srcMemoryType = p->srcMemoryType,
                         .srcHost = p->srcHost,
                         .srcDevice = p->srcDevice,
+                        .srcArray = p->srcArray,
                         .srcPitch = p->srcPitch,
                         .srcHeight = p->srcHeight,
                         .dstXInBytes = p->dstXInBytes,
@@ -286,6 +391,7 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream s, bool async
                         .dstMemoryType = p->dstMemoryType,
                         .dstHost = p->dstHost,
                         .dstDevice = p->dstDevice,
+                        .dstArray = p->dstArray,
                         .dstPitch = p->dstPitch,
                         .dstHeight = p->dstHeight,
                         .WidthInBytes = p->WidthInBytes,
@@ -340,15 +446,46 @@ SG_CALL_S(cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz,
     return batch(dsts, srcs, sizes, n, NULL, s);
 }
 
-static CUresult operand(const CUmemcpy3DOperand *o, size_t width, size_t height, struct side *out)
+/* Elements of a copy of a batch: the array's where there is one, else bytes. 0: two that differ. */
+static size_t element_of(const CUDA_MEMCPY3D_BATCH_OP *o)
 {
-    SG_CHECK(o->type != CU_MEMCPY_OPERAND_TYPE_ARRAY, CUDA_ERROR_NOT_SUPPORTED);
+    size_t from = 0, to = 0;
+    if (o->src.type == CU_MEMCPY_OPERAND_TYPE_ARRAY)
+        from = sg_array_element(o->src.op.array.array);
+    if (o->dst.type == CU_MEMCPY_OPERAND_TYPE_ARRAY)
+        to = sg_array_element(o->dst.op.array.array);
+    if (from && to)
+        return from == to ? from : 0;
+    return from + to ? from + to : 1;
+}
+
+static CUresult operand(const CUmemcpy3DOperand *o, const size_t extent[3], size_t element,
+                        struct side *out)
+{
+    if (o->type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
+        const CUoffset3D *at = &o->op.array.offset;
+        const struct said d = {.type = CU_MEMORYTYPE_ARRAY,
+                               .array = o->op.array.array,
+                               .at = {at->x * element, at->y, at->z}};
+        return side_of(&d, extent, out);
+    }
     SG_CHECK(o->type == CU_MEMCPY_OPERAND_TYPE_POINTER, CUDA_ERROR_INVALID_VALUE);
-    size_t pitch = o->op.ptr.rowLength ? o->op.ptr.rowLength : width;
-    size_t rows = o->op.ptr.layerHeight ? o->op.ptr.layerHeight : height;
-    SG_CHECK(pitch >= width && rows >= height, CUDA_ERROR_INVALID_VALUE);
+    size_t pitch = o->op.ptr.rowLength ? o->op.ptr.rowLength * element : extent[0];
+    size_t rows = o->op.ptr.layerHeight ? o->op.ptr.layerHeight : extent[1];
+    SG_CHECK(pitch >= extent[0] && rows >= extent[1], CUDA_ERROR_INVALID_VALUE);
     *out = (struct side){o->op.ptr.ptr, pitch, pitch * rows, -1};
     return CUDA_SUCCESS;
+}
+
+static CUresult one_of_batch(const CUDA_MEMCPY3D_BATCH_OP *o, struct sg_stream *s)
+{
+    struct side src, dst;
+    size_t element = element_of(o);
+    SG_CHECK(element, CUDA_ERROR_INVALID_VALUE);
+    const size_t extent[3] = {o->extent.width * element, o->extent.height, o->extent.depth};
+    SG_TRY(operand(&o->src, extent, element, &src));
+    SG_TRY(operand(&o->dst, extent, element, &dst));
+    return copy(dst, src, extent[0], extent[1], extent[2], s, true);
 }
 
 static CUresult batch_3d(size_t n, const CUDA_MEMCPY3D_BATCH_OP *ops, size_t *fail,
@@ -359,13 +496,7 @@ static CUresult batch_3d(size_t n, const CUDA_MEMCPY3D_BATCH_OP *ops, size_t *fa
     SG_CHECK(hs != CU_STREAM_LEGACY && (hs || sg.ptds), CUDA_ERROR_INVALID_VALUE);
     SG_TRY(sg_stream_of(hs, &s));
     for (size_t i = 0; i < n; i++) {
-        struct side src, dst;
-        const CUextent3D *e = &ops[i].extent;
-        CUresult r = operand(&ops[i].src, e->width, e->height, &src);
-        if (r == CUDA_SUCCESS)
-            r = operand(&ops[i].dst, e->width, e->height, &dst);
-        if (r == CUDA_SUCCESS)
-            r = copy(dst, src, e->width, e->height, e->depth, s, true);
+        CUresult r = one_of_batch(&ops[i], s);
         if (r != CUDA_SUCCESS) {
             if (fail)
                 *fail = i;
@@ -397,7 +528,8 @@ CUresult sg_memset_op(const CUDA_MEMSET_NODE_PARAMS_v1 *p, struct sg_op **out)
     SG_CHECK(p->dst % elem == 0, CUDA_ERROR_INVALID_VALUE);
     SG_CHECK(p->height == 1 || (p->pitch % elem == 0 && p->pitch >= p->width * elem),
              CUDA_ERROR_INVALID_VALUE);
-    SG_CHECK(sg_range_find(p->dst), CUDA_ERROR_INVALID_VALUE);
+    const struct sg_range *at = sg_range_find(p->dst);
+    SG_CHECK(at && at->kind != SG_ARRAY, CUDA_ERROR_INVALID_VALUE);
     struct sg_op *op = sg_op_new(SG_OP_MEMSET, SG_ENG_COMPUTE);
     SG_CHECK(op, CUDA_ERROR_OUT_OF_MEMORY);
     op->u.memset = (struct sg_memset){.dst = p->dst,

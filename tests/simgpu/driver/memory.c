@@ -38,6 +38,8 @@ void sg_dealloc(struct sg_range *r)
         sg_map_detach(&r->map);
         sg_phys_unref(p);
     }
+    if (r->array)
+        sg_array_forget(r->array);
     sg_op_unref(r->freed);
     sg_range_free(r);
 }
@@ -125,7 +127,8 @@ SG_CALL(cuMemGetAddressRange_v2, (CUdeviceptr * base, size_t *size, CUdeviceptr 
     SG_TRY(sg_current(&c));
     const struct sg_range *r = sg_range_find(ptr);
     const struct sg_map *m = r ? sg_map_at(r, ptr) : NULL;
-    SG_CHECK(r && m && r->kind != SG_PINNED && r->kind != SG_REGISTERED, CUDA_ERROR_NOT_FOUND);
+    SG_CHECK(r && m && r->kind != SG_PINNED && r->kind != SG_REGISTERED && r->kind != SG_ARRAY,
+             CUDA_ERROR_NOT_FOUND);
     if (base)
         *base = m->va;
     if (size)
@@ -352,7 +355,7 @@ void sg_ctx_purge(struct sg_ctx *c)
     for (size_t i = 0; sg_range_at(i);) {
         struct sg_range *r = sg_range_at(i);
         if (r->ctx == c && (r->kind == SG_DEVICE || r->kind == SG_MANAGED || r->kind == SG_PINNED ||
-                            r->kind == SG_REGISTERED))
+                            r->kind == SG_REGISTERED || r->kind == SG_ARRAY))
             sg_dealloc(r);
         else
             i++;

@@ -53,7 +53,7 @@ static CUresult query(void *data, CUpointer_attribute a, CUdeviceptr ptr)
 {
     const struct sg_range *r = sg_range_find(ptr);
     SG_CHECK(data, CUDA_ERROR_INVALID_VALUE);
-    SG_CHECK(r, CUDA_ERROR_INVALID_VALUE);
+    SG_CHECK(r && r->kind != SG_ARRAY, CUDA_ERROR_INVALID_VALUE);
     const struct sg_map *m = sg_map_at(r, ptr);
     bool host = r->kind == SG_PINNED || r->kind == SG_REGISTERED;
     switch ((int)a) {
@@ -141,7 +141,7 @@ SG_CALL(cuPointerSetAttribute, (const void *value, CUpointer_attribute a, CUdevi
     SG_CHECK(value && a == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CUDA_ERROR_INVALID_VALUE);
     SG_TRY(sg_current(&c));
     struct sg_range *r = sg_range_find(ptr);
-    SG_CHECK(r && r->va == ptr, CUDA_ERROR_INVALID_VALUE);
+    SG_CHECK(r && r->va == ptr && r->kind != SG_ARRAY, CUDA_ERROR_INVALID_VALUE);
     r->sync_memops = *(const unsigned *)value != 0;
     return CUDA_SUCCESS;
 }

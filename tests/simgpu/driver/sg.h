@@ -59,7 +59,7 @@ struct sg_phys {
 };
 
 /* ---- address space (vas.c) ---- */
-enum sg_kind { SG_DEVICE, SG_VMM, SG_MANAGED, SG_POOL, SG_PINNED, SG_REGISTERED };
+enum sg_kind { SG_DEVICE, SG_VMM, SG_MANAGED, SG_POOL, SG_PINNED, SG_REGISTERED, SG_ARRAY };
 struct sg_map {
     uint64_t va;
     size_t bytes;
@@ -83,6 +83,7 @@ struct sg_range {
     struct sg_op *freed;  /* SG_POOL: the stream-ordered free that was issued for it ... */
     uint64_t freed_on;    /* ... and the id of its stream */
     struct sg_range *next_free;
+    struct sg_array *array; /* SG_ARRAY: what it is the memory of */
     bool sync_memops, of_ipc,
         of_graph; /* of_graph: made by an allocation node, dies with its graphs */
 };
@@ -346,7 +347,9 @@ enum sg_handle_type {
     SG_H_EXEC,
     SG_H_NODE,
     SG_H_USER,
-    SG_H_TEXTURE
+    SG_H_TEXTURE,
+    SG_H_SURFACE,
+    SG_H_ARRAY
 };
 void sg_handle_add(enum sg_handle_type t, const void *p);
 bool sg_handle_is(enum sg_handle_type t, const void *p);
@@ -471,6 +474,7 @@ CUresult sg_copy_op(const CUDA_MEMCPY3D *p, struct sg_ctx *c, struct sg_op **out
 CUresult sg_memset_op(const CUDA_MEMSET_NODE_PARAMS_v1 *p, struct sg_op **out);
 CUresult sg_alloc(enum sg_kind kind, struct sg_ctx *c, size_t bytes, struct sg_range **out);
 void sg_dealloc(struct sg_range *r);
+void sg_array_forget(struct sg_array *a); /* array.c: its memory goes */
 
 /* ---- what CUPTI is told (activity.c) ---- */
 struct simgpu_activity;

@@ -287,6 +287,8 @@ static const char *touch_map(struct sg_op *op, int device, struct sg_range *r, s
     }
     if (!m || !m->phys)
         return "unmapped memory";
+    if (r->kind == SG_ARRAY && !(op && op->kind == SG_OP_COPY))
+        return "an array, which has no address";
     int have = m->access[device];
     /* a copy engine reaches each side on the device that holds it */
     if (op && op->kind == SG_OP_COPY && m->phys->device >= 0 && m->phys->device < SG_MAX_DEVICES)

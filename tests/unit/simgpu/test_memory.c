@@ -436,6 +436,42 @@ Test(memory, texture_objects_are_over_linear_memory)
     OK(cuTexObjectCreate(&o, &r, &t, NULL));
     r.res.pitch2D.pitchInBytes = 500;
     FAILS(cuTexObjectCreate(&o, &r, &t, NULL), CUDA_ERROR_INVALID_VALUE);
+    memset(&r, 0, sizeof r);
     r.resType = CU_RESOURCE_TYPE_ARRAY;
-    FAILS(cuTexObjectCreate(&o, &r, &t, NULL), CUDA_ERROR_NOT_SUPPORTED);
+    FAILS(cuTexObjectCreate(&o, &r, &t, NULL), CUDA_ERROR_INVALID_VALUE);
+    r.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+    FAILS(cuTexObjectCreate(&o, &r, &t, NULL), CUDA_ERROR_INVALID_VALUE);
+}
+
+Test(memory, arrays_take_memory_and_have_no_address)
+{
+    START("SIMGPU_PRESET", "titanx-12g");
+    size_t before, with, after, total;
+    CUarray a, b;
+    CUDA_ARRAY3D_DESCRIPTOR d = {.Width = 32768,
+                                 .Height = 32768,
+                                 .Format = CU_AD_FORMAT_FLOAT,
+                                 .NumChannels = 2};
+    CUtexObject t;
+    CUDA_TEXTURE_DESC how = {0};
+    CUDA_RESOURCE_VIEW_DESC view = {.width = 1}, told;
+    OK(cuMemGetInfo(&before, &total));
+    OK(cuArray3DCreate(&a, &d));
+    OK(cuMemGetInfo(&with, &total));
+    cr_assert_eq(before - with, (size_t)8 << 30);
+    FAILS(cuArray3DCreate(&b, &d), CUDA_ERROR_OUT_OF_MEMORY);
+    FAILS(cuMemFree((CUdeviceptr)a), CUDA_ERROR_INVALID_VALUE);
+    CUDA_RESOURCE_DESC r = {.resType = CU_RESOURCE_TYPE_ARRAY};
+    r.res.array.hArray = a;
+    OK(cuTexObjectCreate(&t, &r, &how, &view));
+    OK(cuTexObjectGetResourceViewDesc(&told, t));
+    cr_assert_eq(told.width, 1);
+    OK(cuArrayDestroy(a));
+    OK(cuMemGetInfo(&after, &total));
+    cr_assert_eq(before, after);
+    FAILS(cuTexObjectCreate(&t, &r, &how, NULL), CUDA_ERROR_INVALID_VALUE);
+    d.Flags = CUDA_ARRAY3D_CUBEMAP; /* six faces */
+    FAILS(cuArray3DCreate(&b, &d), CUDA_ERROR_INVALID_VALUE);
+    d.Flags = CUDA_ARRAY3D_SPARSE;
+    FAILS(cuArray3DCreate(&b, &d), CUDA_ERROR_NOT_SUPPORTED);
 }

@@ -54,6 +54,26 @@ Test(race, an_event_left_out)
     expect(left_out_event, "race: write by memset");
 }
 
+static void array_written_by_two(void)
+{
+    START(RACE, "SIMGPU_MODE", mode);
+    const CUDA_ARRAY_DESCRIPTOR d = {1024, 0, CU_AD_FORMAT_FLOAT, 1};
+    CUstream s, t;
+    CUarray a;
+    void *host;
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
+    OK(cuArrayCreate(&a, &d));
+    OK(cuMemAllocHost(&host, 4096));
+    OK(cuMemcpyHtoAAsync(a, 0, host, 2048, s));
+    OK(cuMemcpyHtoAAsync(a, right ? 2048 : 1024, host, 2048, t));
+    OK(cuArrayDestroy(a));
+}
+Test(race, an_array_written_by_two_streams)
+{
+    expect(array_written_by_two, "race: write by copy");
+}
+
 static void host_wait_left_out(void)
 {
     struct gpu g = START(RACE, "SIMGPU_MODE", mode);
