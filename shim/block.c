@@ -7,6 +7,11 @@
 #include "host_pool.h"
 #include "pager.h"
 
+static size_t granules(const struct vm_device *d)
+{
+    return d->page_bytes / VM_GRANULE;
+}
+
 /* ---- lookup ---------------------------------------------------------------------------------- */
 
 uint32_t vm_block_find(const struct vm_device *d, CUdeviceptr p)
@@ -18,7 +23,8 @@ uint32_t vm_block_find(const struct vm_device *d, CUdeviceptr p)
         return VM_NO;
     uint32_t i = pg->owner;
     if (vm_page_is_shared(pg))
-        i = d->shares[i].granule[((p - d->base) & (d->page_bytes - 1)) / VM_GRANULE];
+        i = vm_share_find(&d->shares[i], granules(d),
+                          ((p - d->base) & (d->page_bytes - 1)) / VM_GRANULE);
     if (i == VM_NO || p - d->blocks[i].addr >= d->blocks[i].size)
         return VM_NO;
     return i;
@@ -47,31 +53,21 @@ static uint32_t block_slot(struct vm_device *d)
 
 static uint32_t share_new(struct vm_device *d)
 {
-    size_t n = d->page_bytes / VM_GRANULE;
-    uint32_t i;
-    if (d->nspare_shares > 0) {
-        i = d->spare_shares[--d->nspare_shares];
-    } else {
-        if (d->nshares == d->cap_shares) {
-            uint32_t cap = d->cap_shares ? d->cap_shares * 2 : 64;
-            struct vm_share *s = realloc(d->shares, cap * sizeof *s);
-            if (!s)
-                return VM_NO;
-            d->shares = s;
-            uint32_t *f = realloc(d->spare_shares, cap * sizeof *f);
-            if (!f)
-                return VM_NO;
-            d->spare_shares = f;
-            d->cap_shares = cap;
-        }
-        uint32_t *g = malloc(n * sizeof *g);
-        if (!g)
+    if (d->nspare_shares > 0) /* empty since its last block went */
+        return d->spare_shares[--d->nspare_shares];
+    if (d->nshares == d->cap_shares) {
+        uint32_t cap = d->cap_shares ? d->cap_shares * 2 : 64;
+        struct vm_share *s = realloc(d->shares, cap * sizeof *s);
+        if (!s)
             return VM_NO;
-        i = d->nshares++;
-        d->shares[i].granule = g;
+        d->shares = s;
+        uint32_t *f = realloc(d->spare_shares, cap * sizeof *f);
+        if (!f)
+            return VM_NO;
+        d->spare_shares = f;
+        d->cap_shares = cap;
     }
-    memset(d->shares[i].granule, 0xff, n * sizeof(uint32_t));
-    return i;
+    return vm_share_new(&d->shares[d->nshares], granules(d)) == 0 ? d->nshares++ : VM_NO;
 }
 
 /* ---- what a page holds ----------------------------------------------------------------------- */
@@ -219,6 +215,19 @@ static void granules_of(const struct vm_device *d, const struct span *s, uint64_
     *to = (size_t)((hi - a + VM_GRANULE - 1) / VM_GRANULE);
 }
 
+/* Does a block of the shared page reach into the granules [from, to)? */
+static bool reaches_into(const struct vm_device *d, uint64_t page, size_t from, size_t to)
+{
+    uint32_t i = vm_share_find(&d->shares[d->pages[page].owner], granules(d), to - 1);
+    if (i == VM_NO)
+        return false;
+    uint64_t at = d->blocks[i].addr - d->base;
+    const struct span s = {.lo = at, .hi = at + d->blocks[i].size};
+    size_t begin, end;
+    granules_of(d, &s, page, &begin, &end);
+    return end > from;
+}
+
 static bool place_is_free(const struct vm_device *d, const struct span *s)
 {
     if (s->last >= d->npages)
@@ -231,9 +240,8 @@ static bool place_is_free(const struct vm_device *d, const struct span *s)
             return false;
         size_t from, to;
         granules_of(d, s, p, &from, &to);
-        for (size_t i = from; i < to; i++)
-            if (d->shares[pg->owner].granule[i] != VM_NO)
-                return false;
+        if (reaches_into(d, p, from, to))
+            return false;
     }
     return true;
 }
@@ -270,8 +278,7 @@ static void attach_pages(struct vm_device *d, uint32_t index, const struct span 
         } else {
             size_t from, to;
             granules_of(d, s, p, &from, &to);
-            for (size_t i = from; i < to; i++)
-                d->shares[pg->owner].granule[i] = index;
+            vm_share_put(&d->shares[pg->owner], granules(d), from, index);
         }
         pg->live++;
     }
@@ -416,8 +423,7 @@ void vm_block_free(struct vm_device *d, uint32_t index)
         if (vm_page_is_shared(pg)) {
             size_t from, to;
             granules_of(d, &s, p, &from, &to);
-            for (size_t i = from; i < to; i++)
-                d->shares[pg->owner].granule[i] = VM_NO;
+            vm_share_remove(&d->shares[pg->owner], granules(d), from);
             pg->pins -= b->pins + b->sticky;
         }
         pg->fence_g = d->g;

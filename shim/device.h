@@ -20,6 +20,7 @@
 #include "model.h"
 #include "range.h"
 #include "runtime.h"
+#include "share.h"
 #include "vmem.h"
 
 #define VM_NO          UINT32_MAX
@@ -60,11 +61,6 @@ struct vm_page {
     uint64_t write_g;  /* shared: last operation that may have written it             */
     uint64_t fence_g;  /* operations up to here may still use what lived here before  */
     uint64_t out_g;    /* waiting to leave: its frontier; tells a stale queue entry    */
-};
-
-/* Which block a granule of a shared page belongs to. */
-struct vm_share {
-    uint32_t *granule; /* page_bytes / VM_GRANULE block indices, VM_NO where free */
 };
 
 struct vm_block {
