@@ -86,8 +86,13 @@ void vm_torch_prepare(void)
     if (atomic_exchange(&done, true))
         return;
     dl_iterate_phdr(is_torch, &torch);
-    if (!torch || getenv(CACHE_OFF))
+    if (!torch)
         return;
+    if (getenv(CACHE_OFF)) {
+        if (vm_config()->torch)
+            vm_rt_serve_captures();
+        return;
+    }
     name = settings(&list);
     if (has_setting(list, "backend", "cudaMallocAsync"))
         vm_log(TORCH_POOL, name);
@@ -96,6 +101,7 @@ void vm_torch_prepare(void)
     else if (!vm_config()->torch)
         vm_log(TORCH_ARENA);
     else if (add_to_environment(line)) {
+        vm_rt_serve_captures();
         vm_log(TORCH_CACHE);
         if (name)
             vm_log(TORCH_SETTINGS, name);

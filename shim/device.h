@@ -77,8 +77,11 @@ struct vm_block {
     uint32_t named_at;     /* where the last operation that named it has it in its list */
     uint64_t touch_g, write_g, born_g;
     uint64_t fence_g; /* operations up to here may still use what lived in its place before */
+    uint32_t graphs; /* captures and graphs that name it */
     bool live, small, dead, kept, escaped, regenerating;
-    bool unsure; /* some of its pages are */
+    bool unsure;    /* some of its pages are */
+    bool captured;  /* allocated while a capture was open */
+    bool abandoned; /* freed by the program; lives until no graph names it any more */
     vmem_regenerate_fn regenerate;
     void *regenerate_user;
     uint64_t regenerate_ns;

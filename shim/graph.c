@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #include "block.h"
+#include "driver.h"
+#include "memory.h"
 #include "runtime.h"
 
 struct named {
@@ -50,17 +52,30 @@ static struct vm_graph_ref *find(struct vm_device *d, void *handle)
     return NULL;
 }
 
+static void name(struct vm_device *d, struct vm_block *b)
+{
+    b->graphs++;
+    vm_block_pin(d, b, true);
+}
+
+static void unname(struct vm_device *d, uint32_t block)
+{
+    struct vm_block *b = &d->blocks[block];
+    /* Its launches were not seen block by block: the last may still run, and may have written it. */
+    vm_block_touch(d, b, d->g, true);
+    vm_block_unpin(d, b, true);
+    if (--b->graphs == 0 && b->abandoned)
+        vm_memory_release(d, block);
+}
+
 static void drop_pins(struct vm_device *d, struct vm_graph_pins *p)
 {
     if (--p->refs > 0)
         return;
     for (size_t i = 0; i < p->n; i++) {
-        struct vm_block *b = &d->blocks[p->items[i].block];
-        if (!b->live || b->id != p->items[i].id)
-            continue;
-        /* Its launches were not seen block by block: the last may still run, and may have written it. */
-        vm_block_touch(d, b, d->g, true);
-        vm_block_unpin(d, b, true);
+        const struct vm_block *b = &d->blocks[p->items[i].block];
+        if (b->live && b->id == p->items[i].id)
+            unname(d, p->items[i].block);
     }
     free(p->items);
     free(p);
@@ -107,7 +122,29 @@ void vm_graph_captured(struct vm_device *d, struct vm_block *b)
             d->capture_pins->refs = 1;
     }
     if (!d->capture_pins || add(d->capture_pins, (uint32_t)(b - d->blocks), b->id))
-        vm_block_pin(d, b, true);
+        name(d, b);
+}
+
+bool vm_graph_keeps(struct vm_device *d, struct vm_block *b)
+{
+    if (b->graphs == 0 || !(b->captured || (d->captures > 0 && vm_captures_served())))
+        return false;
+    b->abandoned = true;
+    return true;
+}
+
+struct vm_capture_mode vm_capture_relaxed(const struct vm_device *d)
+{
+    struct vm_capture_mode m = {.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
+    m.changed = d->captures > 0 && vm_drv.p_cuThreadExchangeStreamCaptureMode &&
+                vm_drv.p_cuThreadExchangeStreamCaptureMode(&m.mode) == CUDA_SUCCESS;
+    return m;
+}
+
+void vm_capture_strict(struct vm_capture_mode before)
+{
+    if (before.changed)
+        vm_drv.p_cuThreadExchangeStreamCaptureMode(&before.mode);
 }
 
 void vm_graph_capture_over(struct vm_device *d, CUgraph graph)
@@ -141,7 +178,7 @@ void vm_rt_graph_names(CUgraph graph, CUdeviceptr p)
     uint32_t i = vm_block_find(d, p);
     struct vm_graph_pins *pins = i != VM_NO ? pins_of(d, graph) : NULL;
     if (i != VM_NO && (!pins || add(pins, i, d->blocks[i].id)))
-        vm_block_pin(d, &d->blocks[i], true);
+        name(d, &d->blocks[i]);
     pthread_mutex_unlock(&d->lock);
 }
 

@@ -1,10 +1,14 @@
 /* Allocation, free and what is told of memory (runtime.h). */
+#include "memory.h"
+
+#include <stdatomic.h>
 #include <string.h>
 
 #include "block.h"
 #include "chunk_pool.h"
 #include "config.h"
 #include "executor.h"
+#include "graph.h"
 #include "log.h"
 #include "pager.h"
 #include "recorder.h"
@@ -23,10 +27,34 @@ static bool room_for(const struct vm_device *d, size_t bytes)
     return bytes <= all && d->block_bytes <= all - bytes;
 }
 
-static int place(struct vm_device *d, size_t bytes, uint32_t *index)
+/* ---- captures -------------------------------------------------------------------------------- */
+
+static atomic_bool captures_served;
+
+void vm_rt_serve_captures(void)
+{
+    atomic_store_explicit(&captures_served, true, memory_order_relaxed);
+}
+
+bool vm_captures_served(void)
+{
+    return atomic_load_explicit(&captures_served, memory_order_relaxed);
+}
+
+static void born_captured(struct vm_device *d, struct vm_block *b)
+{
+    vm_log(TORCH_CAPTURE);
+    b->captured = true;
+    vm_graph_captured(d, b);
+}
+
+/* ---- allocation ------------------------------------------------------------------------------ */
+
+/* captured: it will outlive any place that a plan has for it. */
+static int place(struct vm_device *d, size_t bytes, bool captured, uint32_t *index)
 {
     uint32_t plan_block = VM_NONE;
-    uint64_t at = vm_executor_place(d, bytes, &plan_block);
+    uint64_t at = captured ? VM_UNPLACED : vm_executor_place(d, bytes, &plan_block);
     int r = at == VM_UNPLACED ? VM_NOTFOUND : vm_block_new(d, bytes, at, index);
     if (r == 0)
         d->blocks[*index].plan_block = plan_block;
@@ -44,19 +72,23 @@ CUresult vm_rt_alloc(CUdeviceptr *out, size_t bytes, enum vm_alloc_kind kind, CU
     if (!d || d->broken != CUDA_SUCCESS)
         return CUDA_SUCCESS;
     pthread_mutex_lock(&d->lock);
-    if (kind == VM_ALLOC_SYNC && d->captures > 0) {
+    bool captured = kind == VM_ALLOC_SYNC && d->captures > 0;
+    if (captured && !vm_captures_served()) {
         /* Whether a capture allows it is the driver's to say; a graph's blocks could not move
          * anyway. */
         pthread_mutex_unlock(&d->lock);
         return CUDA_SUCCESS;
     }
     *handled = true;
+    struct vm_capture_mode before = vm_capture_relaxed(d);
     uint32_t i = VM_NO;
-    int r = room_for(d, bytes) ? place(d, bytes, &i) : VM_NOTFOUND;
+    int r = room_for(d, bytes) ? place(d, bytes, captured, &i) : VM_NOTFOUND;
     if (r == 0) {
         struct vm_block *b = &d->blocks[i];
         *out = b->addr;
         vm_recorder_alloc(d, b);
+        if (captured)
+            born_captured(d, b);
         /* As long as nothing has to go for it the memory is there at once, as without us. Under a plan
          * that means: unless pages on their way back want it. And the device works meanwhile. */
         uint64_t there = vm_chunks_available(d), wanted = vm_pager_wanted(d);
@@ -67,8 +99,26 @@ CUresult vm_rt_alloc(CUdeviceptr *out, size_t bytes, enum vm_alloc_kind kind, CU
                (unsigned long long)((d->max_chunks << d->page_shift) >> 20),
                (unsigned long long)((d->host.limit_slots << d->page_shift) >> 20));
     }
+    vm_capture_strict(before);
     pthread_mutex_unlock(&d->lock);
     return r == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void vm_memory_release(struct vm_device *d, uint32_t index)
+{
+    vm_recorder_free(d, &d->blocks[index]);
+    vm_executor_freed(d, &d->blocks[index]);
+    vm_block_free(d, index);
+    /* Where memory is short its chunks go on as soon as the operations before this are done. */
+    if (d->pressure || vm_executor_pages(d))
+        vm_streams_tick(d);
+}
+
+/* The block that holds p and that the program has not freed. */
+static uint32_t block_of(const struct vm_device *d, CUdeviceptr p)
+{
+    uint32_t i = vm_block_find(d, p);
+    return i != VM_NO && d->blocks[i].abandoned ? VM_NO : i;
 }
 
 /* cudaFree waits for the device, and programs rely on it where the host can see results. */
@@ -99,18 +149,16 @@ CUresult vm_rt_free(CUdeviceptr p, enum vm_alloc_kind kind, CUstream stream, boo
         return d->broken;
     }
     pthread_mutex_lock(&d->lock);
+    struct vm_capture_mode before = vm_capture_relaxed(d);
     if (kind == VM_ALLOC_SYNC)
         wait_host_visible(d);
-    uint32_t i = vm_block_find(d, p);
+    uint32_t i = block_of(d, p);
     if (i != VM_NO && d->blocks[i].addr == p) {
         *handled = true;
-        vm_recorder_free(d, &d->blocks[i]);
-        vm_executor_freed(d, &d->blocks[i]);
-        vm_block_free(d, i);
-        /* Where memory is short its chunks go on as soon as the operations before this are done. */
-        if (d->pressure || vm_executor_pages(d))
-            vm_streams_tick(d);
+        if (!vm_graph_keeps(d, &d->blocks[i]))
+            vm_memory_release(d, i);
     }
+    vm_capture_strict(before);
     pthread_mutex_unlock(&d->lock);
     return CUDA_SUCCESS;
 }
@@ -121,7 +169,7 @@ bool vm_rt_range(CUdeviceptr p, CUdeviceptr *base, size_t *bytes)
     if (!d)
         return false;
     pthread_mutex_lock(&d->lock);
-    uint32_t i = vm_block_find(d, p);
+    uint32_t i = block_of(d, p);
     if (i != VM_NO) {
         *base = d->blocks[i].addr;
         *bytes = d->blocks[i].size;
@@ -141,7 +189,7 @@ bool vm_rt_owner(CUdeviceptr p, CUcontext *ctx, CUdevice *dev, uint64_t *id)
     if (!d)
         return false;
     pthread_mutex_lock(&d->lock);
-    uint32_t i = vm_block_find(d, p);
+    uint32_t i = block_of(d, p);
     if (i != VM_NO) {
         *ctx = d->ctx;
         *dev = d->ordinal;

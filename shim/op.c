@@ -197,16 +197,11 @@ static void pin_captured(struct vm_device *d, const struct vm_op *op)
         vm_graph_captured(d, &d->blocks[op->acc[i].block]);
 }
 
-/* While a capture is open, the thread may make our calls only in relaxed mode (facts on captures).
- */
 static CUresult make_resident(struct vm_device *d, struct vm_op *op, struct vm_stream *s)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    bool relax = d->captures > 0 && vm_drv.p_cuThreadExchangeStreamCaptureMode &&
-                 vm_drv.p_cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    struct vm_capture_mode before = vm_capture_relaxed(d);
     CUresult r = vm_make_resident(d, op, s);
-    if (relax)
-        vm_drv.p_cuThreadExchangeStreamCaptureMode(&mode);
+    vm_capture_strict(before);
     return r;
 }
 

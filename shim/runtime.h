@@ -168,6 +168,10 @@ void vm_rt_capture_soon(CUstream s);
 void vm_rt_capture_begin(CUstream s);
 void vm_rt_capture_end(CUstream s, CUgraph graph);
 bool vm_rt_capturing(CUstream s);
+/* From now on vm_rt_alloc serves VM_ALLOC_SYNC also while a capture is open, where the driver would refuse
+ * it: the program's own allocator would have had the memory. Such a block counts as named by the
+ * capture, and it, as any that is freed in a capture which names it, stays until the graphs are gone. */
+void vm_rt_serve_captures(void);
 /* A node of `graph` names this address / the executable made from a graph / either goes. */
 void vm_rt_graph_names(CUgraph graph, CUdeviceptr p);
 void vm_rt_graph_instantiated(CUgraphExec exec, CUgraph graph);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The rows of run.sh: scripts as PyTorch's users write them, on the simulated GPU.
 
-usage: rows.py --python PYTHON [--old] [--starts N] [--list] [ROW...]
+usage: rows.py --python PYTHON [--old] [--starts N] [--jobs N] [--list] [ROW...]
 
 Each script runs bare first. Under libvmem.so at half of the memory that the bare run had allocated at most, it
 must print the same lines (times apart), follow a plan before its sixth iteration, and from then on not deviate
@@ -11,9 +11,11 @@ the message that names it is part of the row), the pages of that launch are the 
 wheel, and the rows marked for it. Last line: N passed, N failed, N skipped.
 """
 import argparse
+import concurrent.futures
 import json
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -184,6 +186,18 @@ def profiler():
     return "the same"
 
 
+def graphs():
+    """A whole iteration in one CUDA graph, which allocates while it is captured; what the graph held comes back."""
+    args = ["--batch", 32, "--iterations", 5]
+    short = bare("graphs", *args)
+    lines, _ = under("graphs", "100%", *args)
+    require(said(lines) == said(short), f"printed {said(lines)[:3]}, bare {said(short)[:3]}")
+    require(len(messages(lines, 506)) == 1, "nothing was allocated in the capture")
+    freed = [int(line.split()[1]) for line in short + lines if line.startswith("freed ")]
+    require(len(freed) == 2 and freed[1] >= freed[0] > 1 << 30, f"with the graph came back, bare and under libvmem: {freed}")
+    return f"the graph held {freed[1] >> 20} MiB, bare {freed[0] >> 20} MiB"
+
+
 def two_ranks():
     """Two processes under torchrun, gloo between them, each on its own card. DistributedDataParallel compares what
     it sent through the cards, so their memory has contents here; kernels do nothing, so the losses say nothing."""
@@ -284,7 +298,30 @@ def pluggable():
 
 
 ROWS.update({"smoke": smoke, "imports": libraries, "starts": starts, "allocators": allocators, "pluggable": pluggable, "saving": saving, "profiler": profiler,
-             "two ranks": two_ranks})
+             "graphs": graphs, "two ranks": two_ranks})
+
+
+def carry_out(name):
+    """One row in this process: its line. Seconds passed, and of the processor in all its processes."""
+    began, used = time.monotonic(), cpu_seconds()
+    try:
+        result = "passed: " + ROWS[name]()
+    except (Failed, OSError, ValueError, subprocess.TimeoutExpired) as error:
+        result = f"FAILED: {error}"
+    return f"{name}: {result} ({time.monotonic() - began:.0f} s, {cpu_seconds() - used:.0f} s of a processor)"
+
+
+def cpu_seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def elsewhere(name):
+    """The same in a process of its own, so that rows can be carried out side by side."""
+    r = subprocess.run([sys.executable, __file__, "--python", OPTIONS.python, "--starts", str(OPTIONS.starts), name],
+                       stdout=subprocess.PIPE, text=True)
+    return next((line for line in r.stdout.splitlines() if line.startswith(name + ": ")),
+                f"{name}: FAILED: its process ended with {r.returncode}")
 
 
 def main():
@@ -293,6 +330,7 @@ def main():
     p.add_argument("--python", required=True, help="a Python that has torch and torchvision")
     p.add_argument("--old", action="store_true", help="an older wheel: the rows " + ", ".join(OLD))
     p.add_argument("--starts", type=int, default=20)
+    p.add_argument("--jobs", type=int, default=1, metavar="N", help="rows at a time")
     p.add_argument("--list", action="store_true")
     p.add_argument("rows", nargs="*", metavar="ROW")
     OPTIONS = p.parse_args()
@@ -303,16 +341,16 @@ def main():
     if unknown:
         p.error(f"no such row: {', '.join(unknown)} (--list)")
     WHEEL = Wheel(OPTIONS.python)
-    passed = failed = 0
-    for name in OPTIONS.rows or (OLD if OPTIONS.old else ROWS):
-        began = time.monotonic()
-        try:
-            result = "passed: " + ROWS[name]()
-            passed += 1
-        except (Failed, OSError, ValueError, subprocess.TimeoutExpired) as error:
-            result = f"FAILED: {error}"
-            failed += 1
-        print(f"{name}: {result} ({time.monotonic() - began:.0f} s)", flush=True)
+    began, passed, failed = time.monotonic(), 0, 0
+    names = OPTIONS.rows or (OLD if OPTIONS.old else list(ROWS))
+    with concurrent.futures.ThreadPoolExecutor(OPTIONS.jobs) as pool:
+        lines = pool.map(elsewhere, names) if OPTIONS.jobs > 1 else map(carry_out, names)
+        for name, line in zip(names, lines):
+            good = line.startswith(f"{name}: passed")
+            passed += good
+            failed += not good
+            print(line, flush=True)
+    print(f"{time.monotonic() - began:.0f} s")
     print(f"{passed} passed, {failed} failed, 0 skipped")
     return 1 if failed else 0
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# tests/frameworks/run.sh [--old] [--starts N] [ROW...]: PyTorch's official wheels, unmodified, on the
+# tests/frameworks/run.sh [--old] [--starts N] [--jobs N] [ROW...]: PyTorch's official wheels, unmodified, on the
 # simulated GPU.
+# --jobs N carries out N rows at a time (a row takes up to 3 GiB of memory).
 # Makes a virtual environment of pinned wheels (--old: the older pair, for the rows marked so), then runs the
 # rows of rows.py in one process each, bare and under libvmem.so. --list names them; --print-python
 # makes the environment only and prints its Python.

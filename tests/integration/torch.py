@@ -41,4 +41,14 @@ check(caching(VMEM_OFF=1) == (False, []), "VMEM_OFF=1 does not keep it off")
 r = run([PROGRAM, LIBRARY, "allocate"])
 check(r.stdout.splitlines()[2:] == ["current context kept 1", "block of 1000 bytes, contents kept 1", "freed 1",
                                     "nothing for nothing 1, for too much 1"], f"the pair: {r.stdout} {r.stderr}")
+
+# Without PyTorch's cache an allocation in a capture is a call of the driver's, which refuses it bare.
+for setting in ({}, {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}):
+    for budget in ("24MiB", "100%"):
+        r = run([PROGRAM, LIBRARY, "capture"], VMEM_LOG="info", VMEM_BUDGET=budget, **setting)
+        check(r.returncode == 0, f"memory in captures, {setting} {budget}: {r.stdout} {r.stderr}")
+        check(re.findall(r" (506):", r.stderr) == ["506"], f"not said, or more than once: {r.stderr}")
+r = run([PROGRAM, LIBRARY, "capture"], VMEM_TORCH=0)
+check(r.returncode != 0 and "allocated and freed in a capture 0" in r.stdout,
+      f"with its cache PyTorch asks for nothing in a capture, but it was served: {r.stdout}")
 finish()

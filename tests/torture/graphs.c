@@ -46,8 +46,40 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+/* Words of a block that is allocated in the capture, and freed in it or right after: contents go through it. */
+static uint32_t scratch_words(const struct world *w, const struct sub *u)
+{
+    if (!w->shared->scratch || !(u->salt & 1) || (u->kind != SUB_COPY && u->kind != SUB_FILL))
+        return 0;
+    uint32_t n = w->slots[u->slot[0]].words;
+    return u->kind == SUB_FILL ? n : least(n, w->slots[u->slot[1]].words);
+}
+
+/* Where libvmem.so could not serve the device (a call of its own failed) the driver refuses: no memory. */
+static CUresult allocate_captured(CUdeviceptr *p, size_t bytes)
+{
+    CUresult r = cuMemAlloc(p, bytes);
+    return r == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ? CUDA_ERROR_OUT_OF_MEMORY : r;
+}
+
+static void by_scratch(struct world *w, const struct sub *u, int s, CUdeviceptr *later)
+{
+    CUdeviceptr scratch;
+    uint32_t words = scratch_words(w, u);
+    TRY(w, allocate_captured(&scratch, (size_t)words * 4));
+    if (u->kind == SUB_FILL)
+        TRY(w, cuMemsetD32Async(scratch, u->salt, words, w->streams[s]));
+    else
+        TRY(w, cuMemcpyDtoDAsync(scratch, w->slots[u->slot[1]].p, (size_t)words * 4, w->streams[s]));
+    TRY(w, cuMemcpyDtoDAsync(w->slots[u->slot[0]].p, scratch, (size_t)words * 4, w->streams[s]));
+    if (u->salt & 2)
+        TRY(w, cuMemFree(scratch));
+    else
+        *later = scratch;
+}
+
 /* Issues one operation into the capture on stream `s`, or does it on the model. */
-static void run_sub(struct world *w, const struct sub *u, int s, int on_model)
+static void run_sub(struct world *w, const struct sub *u, int s, int on_model, CUdeviceptr *later)
 {
     struct slot *a = &w->slots[u->slot[0]], *b = &w->slots[u->slot[1]], *c = &w->slots[u->slot[2]];
 #define PTR(x) (on_model ? (uint64_t)(uintptr_t)(x)->model : (x)->p)
@@ -73,12 +105,16 @@ static void run_sub(struct world *w, const struct sub *u, int s, int on_model)
     case SUB_FILL:
         for (uint32_t k = 0; on_model && k < a->words; k++)
             a->model[k] = u->salt;
-        if (!on_model && !w->shared->dry)
+        if (!on_model && scratch_words(w, u) > 0)
+            by_scratch(w, u, s, later);
+        else if (!on_model && !w->shared->dry)
             TRY(w, cuMemsetD32Async(a->p, u->salt, a->words, w->streams[s]));
         break;
     case SUB_COPY:
         if (on_model)
             memcpy(a->model, b->model, (size_t)n * 4);
+        else if (scratch_words(w, u) > 0)
+            by_scratch(w, u, s, later);
         else if (!w->shared->dry)
             TRY(w, cuMemcpyDtoDAsync(a->p, b->p, (size_t)n * 4, w->streams[s]));
         break;
@@ -108,6 +144,7 @@ static int splits(const struct graph *g)
 static void capture(struct world *w, struct graph *g, int s)
 {
     CUgraph graph;
+    CUdeviceptr later[sizeof g->subs / sizeof g->subs[0]] = {0};
     int other = s % (STREAMS - 1) + 1;
     int split = splits(g);
     TRY(w, cuStreamBeginCapture(w->streams[s], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
@@ -116,12 +153,15 @@ static void capture(struct world *w, struct graph *g, int s)
         TRY(w, cuStreamWaitEvent(w->streams[other], w->inner[0], 0));
     }
     for (uint32_t k = 0; k < g->nsubs; k++)
-        run_sub(w, &g->subs[k], split && k + 1 == g->nsubs ? other : s, 0);
+        run_sub(w, &g->subs[k], split && k + 1 == g->nsubs ? other : s, 0, &later[k]);
     if (split) {
         TRY(w, cuEventRecord(w->inner[1], w->streams[other]));
         TRY(w, cuStreamWaitEvent(w->streams[s], w->inner[1], 0));
     }
     TRY(w, cuStreamEndCapture(w->streams[s], &graph));
+    for (uint32_t k = 0; k < g->nsubs; k++)
+        if (later[k])
+            TRY(w, cuMemFree(later[k]));
     TRY(w, cuGraphInstantiateWithFlags(&g->exec, graph, 0));
     TRY(w, cuGraphDestroy(graph));
 }
@@ -130,15 +170,22 @@ static int graph_make(struct world *w, struct graph *g, const struct intent *i)
 {
     struct rng r = {i->salt};
     int s = i->stream ? i->stream : 1; /* the legacy stream cannot be captured */
+    struct intent over = *i;
+    over.nslots = 0;
     for (int k = 0; k < i->nslots; k++)
-        if (!usable(&w->slots[i->slot[k]]))
-            return 0;
+        if (usable(&w->slots[i->slot[k]]))
+            over.slot[over.nslots++] = i->slot[k];
+    if (over.nslots == 0 || (over.nslots < i->nslots && !w->shared->scratch))
+        return 0;
     if (g->live)
         graph_drop(w, g);
     memset(g, 0, sizeof *g);
     uint32_t n = 1 + rng_below(&r, 5);
     while (g->nsubs < n)
-        draw_sub(&r, i, g);
+        draw_sub(&r, &over, g);
+    for (uint32_t k = 0; k < n; k++)
+        g->scratch_words += scratch_words(w, &g->subs[k]);
+    w->scratch_words += g->scratch_words;
     if (!w->shared->dry)
         capture(w, g, s);
     for (int k = 0; k < SLOTS; k++)
@@ -156,7 +203,7 @@ static void graph_launch(struct world *w, struct graph *g, int s)
     if (!w->shared->dry)
         TRY(w, cuGraphLaunch(g->exec, w->streams[s]));
     for (uint32_t k = 0; k < g->nsubs; k++)
-        run_sub(w, &g->subs[k], s, 1);
+        run_sub(w, &g->subs[k], s, 1, NULL);
     for (int k = 0; k < SLOTS; k++)
         if (mode_of(g, k))
             order_mark(w, &w->slots[k], s, mode_of(g, k));
@@ -168,6 +215,7 @@ void graph_drop(struct world *w, struct graph *g)
         TRY(w, cuGraphExecDestroy(g->exec));
     for (int k = 0; k < SLOTS; k++)
         w->slots[k].held -= mode_of(g, k) != 0;
+    w->scratch_words -= g->scratch_words;
     g->live = 0;
 }
 

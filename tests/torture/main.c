@@ -1,12 +1,13 @@
 /* main.c: one seed: works out what it needs, sets the stage, starts itself again on it, and judges.
  *
  *   torture --seed N [--vmem LIBVMEM] [--driver LIBCUDA] [--faults] [--free] [--keep LIST]
- *           [--budget BYTES] [--plant RULES] [--heart FD] [--verbose]
+ *           [--budget BYTES] [--plant RULES] [--heart FD] [--torch LIBC10] [--verbose]
  *
  * LIST names the intents that are carried out (ranges of world:first-last, separated by commas); the
  * others are left out. Without --vmem the program runs bare. Threads go by turns drawn from the seed;
- * with --free there are two at least and they run as they like, so that a run need not repeat. RULES
- * are SIMGPU_FAULTS to prove that a check can fail. FD gets a byte every few intents. Exit status: 0
+ * with --free there are two at least and they run as they like, so that a run need not repeat;
+ * with --torch libvmem.so finds PyTorch in the process (LIBC10 stands for it) and programs of one thread
+ * allocate in captures. RULES are SIMGPU_FAULTS to prove that a check can fail. FD gets a byte every few intents. Exit status: 0
  * right; 3 a loud fault that a hidden access explains; 4 out of memory; anything else is a failure.
  */
 #include "torture.h"
@@ -20,7 +21,7 @@
 
 struct options {
     uint64_t seed;
-    const char *vmem, *driver, *keep, *plant;
+    const char *vmem, *driver, *keep, *plant, *torch;
     int faults, verbose, run;
     int free;        /* threads run freely */
     int heart;       /* file descriptor for signs of life, -1: none */
@@ -39,7 +40,7 @@ static _Noreturn void usage(const char *why)
 {
     fprintf(stderr, "torture: %s\nusage: torture --seed N [--vmem LIBVMEM] [--driver LIBCUDA] "
                     "[--faults] [--free] [--keep LIST] [--budget BYTES] [--plant RULES] [--heart FD] "
-                    "[--verbose]\n", why);
+                    "[--torch LIBC10] [--verbose]\n", why);
     exit(EXIT_USAGE);
 }
 
@@ -149,10 +150,17 @@ static uint32_t gpus_of(const struct options *o, const struct settings *s)
     return s->worlds > 1 && o->seed % 3 != 0 ? GPUS : 1;
 }
 
+/* Captures that overlap keep their memory for good, so only programs of one thread have any. */
+static int has_scratch(const struct options *o, const struct settings *s)
+{
+    return o->vmem && o->torch && s->worlds == 1;
+}
+
 static int run(const struct options *o, const struct settings *s)
 {
     static struct job jobs[WORLDS];
     struct shared shared = {.verbose = o->verbose, .turns = s->worlds > 1 && !o->free,
+                            .scratch = s->scratch,
                             .seed = o->seed, .heart = o->heart, .alive = (1u << s->worlds) - 1,
                             .lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
     uint32_t done = 0, checked = 0;
@@ -206,7 +214,7 @@ static void put_faults(uint64_t seed, int verbose)
 static void set_stage(const struct options *o, const struct settings *s)
 {
     static struct job jobs[WORLDS];
-    struct shared shared = {.dry = 1, .graphs = 1, .heart = -1};
+    struct shared shared = {.dry = 1, .graphs = 1, .scratch = s->scratch, .heart = -1};
     run_worlds(o, s, &shared, jobs);
     uint64_t peak = 0, worst = 0;
     uint32_t intents = 0;
@@ -239,7 +247,9 @@ static void set_stage(const struct options *o, const struct settings *s)
         put_faults(o->seed, o->verbose);
     if (!o->vmem)
         return;
-    setenv("LD_PRELOAD", o->vmem, 1);
+    char preload[8192];
+    snprintf(preload, sizeof preload, "%s%s%s", o->vmem, o->torch ? ":" : "", o->torch ? o->torch : "");
+    setenv("LD_PRELOAD", preload, 1);
     setenv("VMEM_BACKEND", s->numa ? "numa" : "registered", 1);
     setenv("VMEM_HOST_BUDGET", "256MiB", 1);
     put("VMEM_BUDGET", budget);
@@ -274,6 +284,8 @@ static struct options parse(int argc, char **argv)
             o.budget = strtoull(value, NULL, 10), i++;
         } else if (strcmp(argv[i], "--plant") == 0) {
             o.plant = value, i++;
+        } else if (strcmp(argv[i], "--torch") == 0) {
+            o.torch = value, i++;
         } else if (strcmp(argv[i], "--heart") == 0) {
             o.heart = atoi(value), i++;
         } else if (strcmp(argv[i], "--free") == 0) {
@@ -298,6 +310,7 @@ int main(int argc, char **argv)
     struct options o = parse(argc, argv);
     struct settings s;
     settings_make(o.seed, o.free ? 2 : 1, &s);
+    s.scratch = has_scratch(&o, &s);
     if (o.run)
         return run(&o, &s);
     set_stage(&o, &s);

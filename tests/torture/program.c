@@ -34,6 +34,7 @@ void settings_make(uint64_t seed, uint32_t at_least, struct settings *s)
     s->granularity = granularities[rng_below(&r, 4)];
     s->numa = (int)rng_below(&r, 2);
     s->hidden = rng_below(&r, 5) == 0;
+    s->scratch = 0;
 }
 
 /* How often each kind is meant, against the sum. */
@@ -45,17 +46,23 @@ static const uint8_t weights[INTENT_KINDS] = {
     [DO_GATHER] = 4,      [DO_POLL] = 2,
 };
 
-static uint8_t pick_kind(struct rng *r, int hidden)
+static uint32_t weight(int k, const struct settings *s)
+{
+    int more = s->scratch && (k == DO_GRAPH_MAKE || k == DO_GRAPH_LAUNCH || k == DO_GRAPH_DROP);
+    return weights[k] * (more ? 4u : 1u);
+}
+
+static uint8_t pick_kind(struct rng *r, const struct settings *s)
 {
     for (;;) {
         uint32_t sum = 0;
         for (int k = 0; k < INTENT_KINDS; k++)
-            sum += weights[k];
+            sum += weight(k, s);
         uint32_t at = rng_below(r, sum);
         int k = 0;
-        while (at >= weights[k])
-            at -= weights[k++];
-        if ((k == DO_TABLE_STORE || k == DO_TABLE_MAPPED) && !hidden)
+        while (at >= weight(k, s))
+            at -= weight(k++, s);
+        if ((k == DO_TABLE_STORE || k == DO_TABLE_MAPPED) && !s->hidden)
             continue;
         return (uint8_t)k;
     }
@@ -78,10 +85,10 @@ static uint32_t pick_words(struct rng *r)
     }
 }
 
-static struct intent pick(struct rng *r, uint32_t id, int hidden)
+static struct intent pick(struct rng *r, uint32_t id, const struct settings *s)
 {
     struct intent i = {.id = id};
-    i.kind = pick_kind(r, hidden);
+    i.kind = pick_kind(r, s);
     /* most work on one stream, as programs do */
     i.stream = (uint8_t)(rng_below(r, 2) ? 1 : rng_below(r, STREAMS));
     i.variant = (uint8_t)rng_below(r, 256);
@@ -111,7 +118,7 @@ void program_make(uint64_t seed, uint32_t world, const struct settings *s, struc
         exit(EXIT_USAGE);
     }
     for (uint32_t i = 0; i < p->nintents; i++)
-        p->intents[i] = pick(&r, i, s->hidden);
+        p->intents[i] = pick(&r, i, s);
     /* every phase begins with blocks and contents to work on */
     for (uint32_t k = 0; k < p->nphases; k++) {
         for (uint32_t i = 0; i < 10; i++) {

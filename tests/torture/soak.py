@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Runs the torture program over many seeds, or shrinks one that failed.
 
-  soak.py torture --seeds N [--first S] [--faults] [--free] [--bare] [--seconds T] [--jobs J]
+  soak.py torture --seeds N [--first S] [--faults] [--free] [--bare] [--torch] [--seconds T] [--jobs J]
                   [--list FILE] [--replay]
-  soak.py torture --shrink SEED [--faults] [--bare]
+  soak.py torture --shrink SEED [--faults] [--bare] [--torch]
 
 Each seed is one process. Right are an exit status of 0; 3, a loud fault in a program that follows
 tables of addresses; and, with --faults, 4, the program's own out-of-memory error. A program that gets
 nothing done for STALL seconds hangs, however long the others take. --free lets threads run freely: such
-a run need not repeat. --seconds ends the run early; --list runs the seeds of a file (past failures,
+a run need not repeat. --torch: libvmem.so finds PyTorch in the process, and captures allocate.
+--seconds ends the run early; --list runs the seeds of a file (past failures,
 each with the options on its line) before the others. --replay runs each seed twice and fails if the
 driver's calls or their times differ. The last line is `N seeds, F failures`.
 """
@@ -33,6 +34,8 @@ def command(build, case, a, extra=()):
     c = [os.path.join(build, "tests/torture/torture"), "--seed", str(case.seed)]
     if not a.bare:
         c += ["--vmem", os.path.join(build, "cuda_hooks/libvmem.so"), "--driver", driver]
+        if a.torch:
+            c += ["--torch", os.path.join(build, "tests/integration/libc10_cuda.so")]
     return c + ["--faults"] * case.faults + ["--free"] * case.free + list(extra)
 
 
@@ -206,6 +209,7 @@ def main():
     p.add_argument("--faults", action="store_true")
     p.add_argument("--free", action="store_true")
     p.add_argument("--bare", action="store_true")
+    p.add_argument("--torch", action="store_true")
     p.add_argument("--replay", action="store_true")
     p.add_argument("--build", default=os.environ.get("VMEM_BUILD_DIR", "build"))
     a = p.parse_args()

@@ -63,9 +63,10 @@ struct settings {
     uint32_t budget_percent; /* of the peak of live bytes */
     uint32_t granularity;
     int numa;                /* which host backend */
+    int scratch;             /* many graphs, and captures that allocate */
     int hidden;              /* accesses through tables that no copy shows */
 };
-/* `at_least` is the least number of threads. */
+/* `at_least` is the least number of threads. scratch is left 0. */
 void settings_make(uint64_t seed, uint32_t at_least, struct settings *s);
 /* The program of world `world`; freed by program_fini. Exits on lack of memory. */
 void program_make(uint64_t seed, uint32_t world, const struct settings *s, struct program *p);
@@ -145,6 +146,7 @@ struct graph {
     struct sub subs[6];
     uint32_t nsubs;
     uint64_t modes; /* two bits a slot: 1 read, 2 write */
+    uint32_t scratch_words; /* allocated in the capture: the graph holds it */
 };
 
 /* One device of the program: worlds are dealt over them. */
@@ -160,6 +162,7 @@ struct shared {
     uint32_t ngpus;
     int dry;           /* no device: only what the program would need */
     int graphs;        /* the driver can capture */
+    int scratch;       /* and memory can be had in a capture */
     int verbose;
     _Atomic int hidden_used; /* a table of addresses was followed */
     /* whose turn it is among the threads; unused (turns 0) where they run freely */
@@ -189,6 +192,7 @@ struct world {
     /* as of the last operation of the legacy stream: what precedes it, and itself */
     uint64_t legacy_order[STREAMS], legacy_now;
     uint64_t lives;
+    uint64_t scratch_words; /* that graphs hold */
     uint64_t live_words, peak_words; /* and what must be on the device at once: */
     uint64_t op_words, worst_op_words;
     uint32_t done, skipped, checked;

@@ -184,6 +184,7 @@ void order_issue(struct world *w, int s)
         w->legacy_now = w->now[0];
     }
     /* blocks of graphs and blocks whose address escaped stay; the operation's come on top */
+    w->op_words += w->scratch_words;
     for (int i = 0; i < SLOTS; i++)
         if (w->slots[i].live && (w->slots[i].held || w->slots[i].escaped))
             w->op_words += w->slots[i].words;
@@ -337,7 +338,7 @@ static void count_last_looks(struct world *w)
     for (int k = 0; k < SLOTS; k++) {
         if (!w->slots[k].live)
             continue;
-        w->op_words = w->slots[k].words;
+        w->op_words = w->slots[k].words + w->scratch_words;
         for (int i = 0; i < SLOTS; i++)
             if (w->slots[i].live && (w->slots[i].held || w->slots[i].escaped))
                 w->op_words += w->slots[i].words;

@@ -4,10 +4,12 @@
  *   torch LIBRARY thread     the same while a second thread reads the environment
  *   torch LIBRARY allocate   uses libvmem's allocator pair as
  * torch.cuda.memory.CUDAPluggableAllocator does
+ *   torch LIBRARY capture    allocates and frees while a capture is open, as torch.cuda.graph without a cache
  */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +59,104 @@ static int allocate(void)
     return 0;
 }
 
+/* ---- memory in captures -----------------------------------------------------------------------*/
+
+#define OTHERS 8
+#define BYTES  ((size_t)1 << 20)
+
+static unsigned failures;
+
+static void expect(bool right, const char *what)
+{
+    failures += !right;
+    printf("%s %d\n", what, right);
+}
+
+static bool ok(CUresult r)
+{
+    return r == CUDA_SUCCESS;
+}
+
+static size_t free_bytes(void)
+{
+    size_t now = 0, all = 0;
+    return ok(cuMemGetInfo(&now, &all)) ? now : 0;
+}
+
+static bool filled(CUdeviceptr p, unsigned char with)
+{
+    static unsigned char bytes[BYTES];
+    if (!ok(cuMemcpyDtoH(bytes, p, BYTES)))
+        return false;
+    for (size_t i = 0; i < BYTES; i++)
+        if (bytes[i] != with)
+            return false;
+    return true;
+}
+
+/* y becomes what x is, by way of blocks that are gone when the capture ends. */
+static CUgraphExec captured(CUstream s, CUdeviceptr x, CUdeviceptr *inner, CUdeviceptr *y)
+{
+    CUgraph g;
+    CUgraphExec exec;
+    CUdeviceptr second = 0, unused = 0;
+    bool fine = ok(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    fine = fine && ok(cuMemAlloc(inner, BYTES)) && ok(cuMemcpyDtoDAsync(*inner, x, BYTES, s));
+    fine = fine && ok(cuMemAlloc(y, BYTES)) && ok(cuMemcpyDtoDAsync(*y, *inner, BYTES, s));
+    fine = fine && ok(cuMemFree(*inner)) && ok(cuMemAlloc(&unused, BYTES)) && ok(cuMemFree(unused));
+    fine = fine && ok(cuMemAlloc(&second, BYTES)) && ok(cuMemsetD8Async(second, 77, BYTES, s)) &&
+           ok(cuMemFree(second));
+    expect(fine, "allocated and freed in a capture");
+    fine = ok(cuStreamEndCapture(s, &g)) && ok(cuGraphInstantiateWithFlags(&exec, g, 0)) &&
+           ok(cuGraphDestroy(g));
+    expect(fine, "a graph came of it");
+    return fine ? exec : NULL;
+}
+
+/* The graph runs among blocks that were allocated since. */
+static bool launches(CUgraphExec exec, CUstream s, CUdeviceptr x, CUdeviceptr y, unsigned char value)
+{
+    CUdeviceptr other[OTHERS];
+    bool right = true;
+    for (size_t i = 0; i < OTHERS; i++)
+        right = ok(cuMemAlloc(&other[i], BYTES)) &&
+                ok(cuMemsetD8(other[i], (unsigned char)(100 + i), BYTES)) && right;
+    right = right && ok(cuMemsetD8(x, value, BYTES)) && ok(cuStreamSynchronize(NULL)) &&
+            ok(cuGraphLaunch(exec, s)) && ok(cuStreamSynchronize(s));
+    right = right && (!y || filled(y, value));
+    for (size_t i = 0; i < OTHERS; i++)
+        right = filled(other[i], (unsigned char)(100 + i)) && ok(cuMemFree(other[i])) && right;
+    return right;
+}
+
+static int capture(void)
+{
+    CUcontext ctx;
+    CUstream s;
+    CUgraph g = NULL;
+    CUdeviceptr x, inner = 0, y = 0, base;
+    size_t bytes;
+    if (!ok(cuDevicePrimaryCtxRetain(&ctx, 0)) || !ok(cuCtxSetCurrent(ctx)) ||
+        !ok(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING)) || !ok(cuMemAlloc(&x, BYTES)) ||
+        !ok(cuMemsetD8(x, 1, BYTES)))
+        return 1;
+    size_t before = free_bytes();
+    CUgraphExec exec = captured(s, x, &inner, &y);
+    if (!exec)
+        return 1;
+    expect(before - free_bytes() >= 2 * BYTES, "the graph holds what was freed");
+    expect(!ok(cuMemGetAddressRange(&base, &bytes, inner)), "to the program it is gone");
+    expect(!ok(cuMemFree(inner)), "and cannot be freed again");
+    expect(launches(exec, s, x, y, 5) && launches(exec, s, x, y, 6), "launched");
+    expect(ok(cuMemFree(y)) && launches(exec, s, x, 0, 7), "launched after its result was freed");
+    expect(ok(cuGraphExecDestroy(exec)) && free_bytes() == before, "all memory is back with the graph's end");
+    bool fine = ok(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL)) &&
+                ok(cuMemAlloc(&inner, BYTES)) && ok(cuMemsetD8Async(inner, 1, BYTES, s)) &&
+                ok(cuMemFree(inner)) && !ok(cuStreamSynchronize(s)) && !ok(cuStreamEndCapture(s, &g));
+    expect(fine && free_bytes() == before, "and when no graph came of a capture");
+    return failures > 0;
+}
+
 int main(int argc, char **argv)
 {
     pthread_t t;
@@ -74,5 +174,7 @@ int main(int argc, char **argv)
         return 1;
     const char *value = getenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
     printf("caching %s\n", value ? value : "untouched");
+    if (argc > 2 && strcmp(argv[2], "capture") == 0)
+        return capture();
     return argc > 2 && strcmp(argv[2], "allocate") == 0 ? allocate() : 0;
 }
