@@ -10,8 +10,8 @@
  * through several iterations, per iteration. It leaves out what one stretch does to the next.
  *
  * The liquid (fluid.h). The dual of a linear program over the whole iteration, for schedules that
- * repeat and that the executor can follow: a page is copied out in order to leave, and not while an op
- * uses it; no copy spans two units.
+ * repeat and that the executor can follow: no page is copied out while an op uses it, and no copy spans two
+ * units.
  *
  * Both leave out map costs.
  */

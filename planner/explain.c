@@ -137,7 +137,7 @@ static void tell_actions(struct teller *t)
                 } else if (a->kind == VM_ACT_IN) {
                     s->in_pages++;
                     s->back_op = at;
-                } else {
+                } else if (a->kind == VM_ACT_DROP) {
                     s->drop_pages++;
                 }
             }

@@ -206,8 +206,7 @@ static int add_single(struct fluid *f, const struct group *g)
 }
 
 /* Clean and chains: away, copied (chains: pages with a valid copy, at least those away, never fewer), in
- * at each step. Copied grows as pages go, and otherwise only with pages that go and are back by the next
- * step; what is less away than before has come in. */
+ * at each step. What is less away than before has come in. */
 static int add_copied(struct fluid *f, const struct group *g)
 {
     bool chain = g->kind == VM_FLUID_CHAIN;
@@ -218,21 +217,18 @@ static int add_copied(struct fluid *f, const struct group *g)
         bool here = f->inside[t] == INSIDE, before = t > 0 && f->inside[t - 1] == INSIDE;
         if (here)
             rc = put(f, event_at(f, g, t), away, 1);
-        if (!rc && (before || chain)) {
+        if (!rc && before) {
             rc = new_row(f, 0, INFINITY, &row);
             rc = rc ? rc : put(f, row, away + 2, 1);
             rc = rc ? rc : put_link(f, g, t, away + 2, 1, false);
             if (here)
                 rc = rc ? rc : put(f, row, away, 1);
-            if (before)
-                rc = rc ? rc : put(f, row, away - 3, -1);
+            rc = rc ? rc : put(f, row, away - 3, -1);
         }
         if (!chain)
             continue;
-        rc = rc ? rc : put(f, row, away + 1, -1);
         rc = rc ? rc : put_link(f, g, t, away + 1, 1, true);
         if (t > 0) {
-            rc = rc ? rc : put(f, row, away - 2, 1);
             rc = rc ? rc : put_link(f, g, t, away - 2, -1, true);
             rc = rc ? rc : new_row(f, 0, f->inside[t] == HELD ? 0 : INFINITY, &row);
             rc = rc ? rc : put(f, row, away + 1, 1);
@@ -387,9 +383,9 @@ static double cheapest(const struct fluid *f, const struct group *g, const struc
         size_t i = event_at(f, g, t);
         if (t < g->steps && f->inside[t] == HELD)
             continue;
-        double gone = least(away, dirty + p->out[i]);
+        double gone = least(away, dirty + p->out[i]), back = away + p->in[i];
         away = t < g->steps && f->inside[t] == INSIDE ? least(gone, clean) - p->room[i] : INFINITY;
-        clean = least(clean, gone + p->in[i]);
+        clean = least(clean, least(back, dirty + p->out[i]));
     }
     return least(dirty, clean);
 }

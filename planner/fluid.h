@@ -3,7 +3,7 @@
  * A linear program over the events of an iteration (start and end of each op): how many pages of each
  * gap are away at an event, what passes the link each way between two events, and how long each op
  * waits. Room binds at events, the link (both directions share it) between them; contents written are
- * copied out once, copies that are still valid come for nothing. Any real schedule that repeats is a
+ * copied out once, in order to leave or in advance; copies that are still valid come for nothing. Any real schedule that repeats is a
  * solution, so no schedule waits less than the optimum; every dual point bounds that from below, by a
  * sum of shortest paths, one for each gap. Solved nearly (lp.h): the bound is evaluated at the dual
  * point and holds whatever the solver's error; the primal point says which pages to send away when.

@@ -146,7 +146,7 @@ struct version {
     uint32_t written; /* event after which they are what they are, or of the end of the last gap taken */
     size_t from;      /* its first gap in the list                                                 */
     bool clean;
-    bool idle; /* its pages could have gone and come back since then */
+    bool idle; /* there was an op since then that does not use its pages */
 };
 
 static void end_version(struct vm_fluid_gaps *gaps, const struct version *v)
@@ -157,7 +157,7 @@ static void end_version(struct vm_fluid_gaps *gaps, const struct version *v)
     for (size_t i = 0; i < n; i++) {
         g[i].kind = v->clean ? VM_FLUID_CLEAN : n == 1 && !g->lead ? VM_FLUID_SINGLE : VM_FLUID_CHAIN;
         g[i].more = g[i].kind == VM_FLUID_CHAIN ? (uint32_t)(n - 1 - i) : 0;
-        g[i].lead = g[i].kind == VM_FLUID_CHAIN ? g[i].lead : 0;
+        g[i].lead = v->clean ? 0 : g[i].lead;
     }
 }
 
@@ -182,7 +182,7 @@ static int take_gap(const struct vm_fluid_events *ev, struct vm_fluid_gaps *gaps
     gap.npages = un->npages;
     gap.first = first % (uint32_t)ev->n;
     gap.steps = end - first;
-    gap.lead = v->idle || gaps->n > v->from ? before : 0;
+    gap.lead = before;
     gap.idle = v->idle;
     v->idle = false;
     gaps->g[gaps->n++] = gap;

@@ -222,6 +222,8 @@ enum vm_action_kind {
     VM_ACT_OUT = 1, /* after op `op` was issued: copy pages to the host, then free their chunks    */
     VM_ACT_IN,      /* from op `op` on, as soon as chunks are free: bring pages back, in plan order */
     VM_ACT_DROP,    /* after op `op` was issued: contents are dead, free the chunks without a copy  */
+    VM_ACT_COPY,    /* after op `op` was issued: copy pages to the host; they stay. A later OUT needs no
+                       copy unless they are written in between                                  */
 };
 
 /* Why the policy did it; `vmem plan --explain` turns it into words. */

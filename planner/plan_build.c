@@ -111,7 +111,7 @@ static int block_reasons(const struct vm_iteration *it, const struct vm_page_uni
     }
     for (size_t i = 0; i < s->nmoves; i++) {
         const struct vm_page_unit *un = &u->units[s->moves[i].unit];
-        if (s->moves[i].kind == VM_ACT_IN)
+        if (s->moves[i].kind == VM_ACT_IN || s->moves[i].kind == VM_ACT_COPY)
             continue;
         if (un->flags & VM_UNIT_SHARED) {
             shared[n++] = un->page;

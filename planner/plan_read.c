@@ -102,7 +102,7 @@ static bool read_action(struct vm_json_in *in, const cJSON *e, const struct vm_p
         !vm_json_get_u32(in, e, "pages", true, VM_NONE - 1, &a->npages))
         return false;
     if (kind == 0)
-        return vm_json_bad(in, "an action is none of out, in, drop");
+        return vm_json_bad(in, "an action is none of out, in, drop, copy");
     if (p->nops == 0)
         return vm_json_bad(in, "there are actions but no ops");
     if (!vm_json_get_u32(in, e, "op", true, (uint32_t)p->nops - 1, &a->op) ||

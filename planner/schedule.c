@@ -9,19 +9,20 @@
 #include "fluid.h"
 #include "schedule_moves.h"
 
-#define FLUID_ROUNDS 3 /* times that moves made from a liquid schedule are timed again */
+#define FLUID_ROUNDS 4 /* times that moves made from a liquid schedule are timed again */
+#define NEAR 0.005 /* share of the iteration that a schedule may wait longer than the liquid one */
 
 static bool better(const struct vm_schedule *a, const struct vm_schedule *b)
 {
     return a->sim.iteration_ns < b->sim.iteration_ns;
 }
 
-/* What a set of evictions is made from. */struct choice {
+/* What a set of evictions is made from. */
+struct choice {
     uint64_t usable; /* pages */
     enum vm_belady_rule rule;
     struct vm_belady_wishes wishes;
 };
-
 
 /* The schedule of one choice. start_ns (nops, the caller's) receives its op starts. */
 static int make(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
@@ -304,9 +305,9 @@ static int refine_all(const struct vm_page_units *u, const struct vm_machine *m,
     return rc;
 }
 
-/* The schedule of a liquid one, with a program of about so many terms. */
+/* The schedule of a liquid one. *found_ns: what that waits. */
 static int try_fluid(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
-                     const struct vm_fluid_options *opt, struct best *b)
+                     const struct vm_fluid_options *opt, struct best *b, double *found_ns)
 {
     struct choice from = {.usable = total};
     struct vm_fluid f = {0};
@@ -316,6 +317,7 @@ static int try_fluid(const struct vm_page_units *u, const struct vm_machine *m, 
 
     if (!rc)
         rc = vm_schedule_time(u, m, total, total, f.list, f.count, FLUID_ROUNDS, &s, start);
+    *found_ns = f.found_ns;
     vm_fluid_fini(&f);
     if (rc)
         free(start);
@@ -324,19 +326,21 @@ static int try_fluid(const struct vm_page_units *u, const struct vm_machine *m, 
     return rc;
 }
 
-/* Liquid schedules on coarser and finer grids: the coarser give fewer and larger moves, the finer know
- * better when. */
+/* Liquid schedules on ever finer grids, which know better when: until a schedule waits hardly longer. */
 static int try_fluids(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
                       unsigned effort, struct best *b)
 {
-    static const size_t terms[] = {400, 1200, 800, 3200, 6400};
-    size_t n = effort > 1 ? sizeof terms / sizeof *terms : 2;
+    static const size_t terms[] = {400, 1200, 3200, 8000, 800, 6400, 16000};
+    size_t n = effort > 1 ? sizeof terms / sizeof *terms : 4;
     int rc = VM_OK;
 
     for (size_t i = 0; i < n && !rc && !good_enough(b); i++) {
-        struct vm_fluid_options opt = {.terms = terms[i], .iterations = effort > 1 ? 8000 : 2000,
+        struct vm_fluid_options opt = {.terms = terms[i], .iterations = effort > 1 ? 8000 : 3000,
                                        .tolerance = 1e-4};
-        rc = try_fluid(u, m, total, &opt, b);
+        double found_ns;
+        rc = try_fluid(u, m, total, &opt, b, &found_ns);
+        if (b->s.sim.iteration_ns - b->s.sim.compute_ns - found_ns <= NEAR * b->s.sim.iteration_ns)
+            break;
     }
     return rc;
 }

@@ -4,7 +4,8 @@
  *    the pages needed farthest in the future go first, dead ones before all. This moves the fewest
  *    bytes of any schedule (Belady 1966; Mattson et al. 1970).
  * 2. When out: as soon as the last use before the gap is over, on the link in order of the op that will need
- *    the room (earliest deadline first).
+ *    the room (earliest deadline first). What is used again before it leaves is copied in advance, and stays, where
+ *    the link is idle.
  * 3. When in: in order of need, as early as the room left over by everything needed before allows.
  *
  * The simulator then says how long an iteration takes. Where waits are left, evictions come from a liquid

@@ -1,10 +1,15 @@
 #include "schedule_moves.h"
 
+#include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "grow.h"
 #include "slack_tree.h"
 #include "use_heap.h"
+
+#define EARLY_GAPS 16 /* gaps before its own in which an eviction's pages may be copied early */
 
 struct work {
     const struct vm_page_units *u;
@@ -56,6 +61,60 @@ static int cmp_moves(const void *a, const void *b)
     return x->npages < y->npages ? -1 : x->npages > y->npages;
 }
 
+/* The use that wrote what a unit holds after `use`; VM_NONE: nobody. */
+static uint32_t writer_of(const struct vm_page_units *u, const struct vm_page_unit *un, uint32_t use)
+{
+    for (uint32_t j = 0; j < un->nuses; j++) {
+        if (u->uses[use].flags & VM_PU_WRITE)
+            return use;
+        use = use > un->use ? use - 1 : un->use + un->nuses - 1;
+    }
+    return VM_NONE;
+}
+
+/* Which pages the copies take that stay: those before the pages whose copies are valid by then. clean[]: these,
+ * by the use that wrote them; since[]: the op after which that was last (of two iterations), plus 1. */
+static void number_copies(const struct vm_page_units *u, struct vm_move *moves, size_t nmoves,
+                          uint32_t *clean, uint32_t *since)
+{
+    uint32_t n = (uint32_t)u->nops;
+
+    for (size_t i = 0; i < 2 * nmoves; i++) {
+        struct vm_move *mv = &moves[i % nmoves];
+        const struct vm_page_unit *un = &u->units[mv->unit];
+        uint32_t at = mv->op + (i < nmoves ? n : 2 * n);
+        uint32_t w = mv->kind == VM_ACT_IN || mv->use == VM_NONE ? VM_NONE : writer_of(u, un, mv->use);
+        if (w == VM_NONE)
+            continue;
+        uint32_t wrote = at - (mv->op + n - u->uses[w].op) % n + 1;
+        if (since[w] != wrote)
+            clean[w] = 0;
+        since[w] = wrote;
+        uint32_t left = un->npages - clean[w];
+        if (mv->kind == VM_ACT_COPY) {
+            mv->npages = mv->npages < left ? mv->npages : left;
+            mv->first = left - mv->npages;
+        }
+        clean[w] = un->npages - mv->first > clean[w] ? un->npages - mv->first : clean[w];
+    }
+}
+
+static int finish_copies(const struct vm_page_units *u, struct vm_move *moves, size_t nmoves)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < nmoves; i++)
+        any |= moves[i].kind == VM_ACT_COPY;
+    if (!any)
+        return VM_OK;
+    uint32_t *clean = calloc(2 * (u->nuses + 1), sizeof *clean);
+    if (!clean)
+        return VM_ENOMEM;
+    number_copies(u, moves, nmoves, clean, clean + u->nuses + 1);
+    free(clean);
+    return VM_OK;
+}
+
 /* Of each unit and gap: pages leave from the end downwards in the order of the moves, and come back
  * upwards. Moves are in queue order; gaps that wrap have their IN before their OUT in the list. */
 int vm_schedule_finish(const struct vm_page_units *u, struct vm_move *moves, size_t nmoves)
@@ -73,7 +132,7 @@ int vm_schedule_finish(const struct vm_page_units *u, struct vm_move *moves, siz
     for (size_t i = 0; i < nmoves; i++) {
         struct vm_move *mv = &moves[i];
         size_t gap = mv->use == VM_NONE ? u->nuses + mv->unit : mv->use;
-        if (mv->kind != VM_ACT_IN) {
+        if (mv->kind != VM_ACT_IN && mv->kind != VM_ACT_COPY) {
             mv->first = u->units[mv->unit].npages - gone[gap] - mv->npages;
             gone[gap] += mv->npages;
         }
@@ -89,7 +148,7 @@ int vm_schedule_finish(const struct vm_page_units *u, struct vm_move *moves, siz
     }
     free(gone);
     free(back);
-    return VM_OK;
+    return finish_copies(u, moves, nmoves);
 }
 
 /* ---- occupancy ------------------------------------------------------------------------------*/
@@ -287,45 +346,239 @@ static int cmp_release(const void *a, const void *b)
     return x->need_op < y->need_op ? -1 : x->need_op > y->need_op;
 }
 
-/* Plays the link out over the op times of the last simulation, always sending the pages whose room is
- * needed first (earliest deadline first). A piece hangs on the op that releases it, or on a later one that
- * a piece before it hangs on, so that the queue keeps this order and never waits without need.
- * end_ns: when each op ends; NULL: each hangs on the op that releases it. */
-static int place_evictions(struct work *w, const double *end_ns)
+/* A time at which pages of an eviction may begin to leave, or to be copied while they stay. */
+struct chance {
+    double at, until; /* ns from the start of the iteration; until: copies that stay must be done */
+    uint32_t ev;
+    uint32_t use;     /* that it follows; the eviction's own: they may leave */
+    uint32_t ahead;   /* 1: the eviction is the next iteration's             */
+};
+
+/* The link out, played over two iterations: the second shows what repeats. */
+struct play {
+    struct work *w;
+    const double *end_ns;
+    struct chance *c;
+    size_t nc, cap;
+    uint32_t *dirty; /* per eviction: pages that have no copy unless one was made early */
+    uint32_t *early; /* per eviction: pages copied early                                */
+    struct vm_use_heap ready; /* unit: round x nc + the chance, stamp: pages left, key: need */
+    double page_ns, t;
+    uint32_t round, last[2]; /* last, by round: no move may hang on an op before it */
+};
+
+static uint32_t use_before(const struct vm_page_unit *un, uint32_t use)
 {
-    uint32_t last = 0, grain = grain_of(w);
-    double page_ns = (double)w->u->page_bytes / w->m->out_bps * 1e9, t = 0;
-    struct vm_use_heap ready = {0};
+    return use > un->use ? use - 1 : (un->flags & VM_UNIT_CYCLIC) ? un->use + un->nuses - 1 : VM_NONE;
+}
+
+static int cmp_chance(const void *a, const void *b)
+{
+    const struct chance *x = a, *y = b;
+    if (x->at != y->at)
+        return x->at < y->at ? -1 : 1;
+    return x->ev < y->ev ? -1 : x->ev > y->ev;
+}
+
+/* Of each eviction: the pages that no eviction before it has left a valid copy of. gone[use]: pages that leave
+ * in the gap after the use. The evictions are in order of release and need. */
+static void find_dirty(struct play *p, uint32_t *gone, uint32_t *before)
+{
+    const struct vm_page_units *u = p->w->u;
+
+    for (size_t i = 0; i < p->w->nev; i++)
+        if (p->w->ev[i].use != VM_NONE)
+            gone[p->w->ev[i].use] += p->w->ev[i].npages;
+    for (size_t i = 0; i < p->w->nev; i++) {
+        const struct vm_eviction *e = &p->w->ev[i];
+        const struct vm_page_unit *un = &u->units[e->unit];
+        uint32_t clean = un->npages, most = 0, use = e->use;
+        p->dirty[i] = e->npages;
+        if (e->dead || use == VM_NONE)
+            continue;
+        for (uint32_t j = 0; j < un->nuses && use != VM_NONE; j++) {
+            most = use != e->use && gone[use] > most ? gone[use] : most;
+            if (u->uses[use].flags & VM_PU_WRITE) {
+                clean = most;
+                break;
+            }
+            use = use_before(un, use);
+        }
+        clean = clean > before[e->use] ? clean - before[e->use] : 0;
+        p->dirty[i] = e->npages > clean ? e->npages - clean : 0;
+        before[e->use] += e->npages;
+    }
+}
+
+static int add_chance(struct play *p, struct chance c)
+{
+    if (VM_GROW(p->c, p->cap, p->nc + 1))
+        return VM_ENOMEM;
+    p->c[p->nc++] = c;
+    return VM_OK;
+}
+
+/* The gaps between the op that wrote what eviction i sends away and its own gap: there the link may be idle. */
+static int early_chances(struct play *p, uint32_t i)
+{
+    const struct vm_page_units *u = p->w->u;
+    const struct vm_eviction *e = &p->w->ev[i];
+    const struct vm_page_unit *un = &u->units[e->unit];
+    double all = p->end_ns[u->nops - 1];
+    uint32_t use = e->use, after;
+    int rc = VM_OK;
+
+    for (uint32_t j = 1; j < un->nuses && j <= EARLY_GAPS && !rc; j++) {
+        if (u->uses[use].flags & VM_PU_WRITE)
+            break;
+        after = use;
+        use = use_before(un, use);
+        if (use == VM_NONE)
+            break;
+        uint32_t op = u->uses[use].op, to = u->uses[after].op;
+        double until = p->end_ns[to] - (double)u->dur_ns[to] + (to <= op ? all : 0) - p->w->window_ns;
+        if (until > p->end_ns[op])
+            rc = add_chance(p, (struct chance){p->end_ns[op], until, i, use,
+                                               op > u->uses[e->use].op});
+    }
+    return rc;
+}
+
+static int find_chances(struct play *p, bool early)
+{
+    const struct vm_page_units *u = p->w->u;
+    uint32_t *count = calloc(2 * (u->nuses + 1), sizeof *count);
+    int rc = count ? VM_OK : VM_ENOMEM;
+
+    if (!rc)
+        find_dirty(p, count, count + u->nuses + 1);
+    free(count);
+    for (size_t i = 0; i < p->w->nev && !rc; i++) {
+        const struct vm_eviction *e = &p->w->ev[i];
+        rc = add_chance(p, (struct chance){p->end_ns[e->release], INFINITY, (uint32_t)i, e->use, 0});
+        if (!rc && early && p->dirty[i] && !e->dead && e->use != VM_NONE)
+            rc = early_chances(p, (uint32_t)i);
+    }
+    if (!rc && p->nc)
+        qsort(p->c, p->nc, sizeof *p->c, cmp_chance);
+    return rc;
+}
+
+/* Only the second round's moves count. */
+static int play_move(struct play *p, uint32_t round, struct vm_move mv)
+{
+    return round ? add_move(p->w, mv) : VM_OK;
+}
+
+/* A chance has come. */
+static int take_chance(struct play *p, uint32_t chance)
+{
+    const struct chance *c = &p->c[chance];
+    const struct vm_eviction *e = &p->w->ev[c->ev];
+    uint32_t rounds = p->round + c->ahead, pages = p->dirty[c->ev];
+    uint64_t need = e->need_op + (uint64_t)rounds * p->w->u->nops;
+    int rc = VM_OK;
+
+    if (e->dead || e->use == VM_NONE)
+        return play_move(p, p->round, departure(e, e->release, e->npages));
+    if (c->use == e->use) { /* what has its copy goes at once */
+        pages -= p->early[c->ev];
+        p->early[c->ev] = 0;
+        if (pages < e->npages)
+            rc = play_move(p, p->round, departure(e, e->release, e->npages - pages));
+    }
+    return rc || !pages ? rc : vm_use_heap_push(&p->ready, UINT64_MAX - need,
+                                               chance + p->round * (uint32_t)p->nc, pages);
+}
+
+/* Copies up to a grain of what `top` says; what stays must be done before its chance ends. */
+static int play_copy(struct play *p, struct vm_use_entry top, uint32_t grain)
+{
+    uint32_t round = top.unit / (uint32_t)p->nc, n = (uint32_t)p->w->u->nops;
+    const struct chance *c = &p->c[top.unit % p->nc];
+    const struct vm_eviction *e = &p->w->ev[c->ev];
+    uint32_t m = top.stamp < grain ? top.stamp : grain, op = e->release;
+
+    if (c->use != e->use) {
+        uint32_t left = p->dirty[c->ev] - p->early[c->ev];
+        double pages = (round * p->end_ns[n - 1] + c->until - p->t) / p->page_ns;
+        m = m < left ? m : left;
+        m = pages < m ? (uint32_t)(pages > 0 ? pages : 0) : m;
+        if (!m)
+            return VM_OK;
+        p->early[c->ev] += m;
+        op = p->w->u->uses[c->use].op;
+    }
+    p->last[round] = op > p->last[round] ? op : p->last[round];
+    struct vm_move mv = departure(e, p->last[round], m);
+    if (c->use != e->use) {
+        mv.use = c->use;
+        mv.kind = VM_ACT_COPY;
+        mv.need_op += c->ahead * n;
+    }
+    p->t += m * p->page_ns;
+    int rc = play_move(p, round, mv);
+    return rc || top.stamp <= m ? rc : vm_use_heap_push(&p->ready, top.key, top.unit, top.stamp - m);
+}
+
+/* One iteration, from what the one before left. */
+static int play_round(struct play *p, uint32_t grain)
+{
+    double from = p->round * p->end_ns[p->w->u->nops - 1];
     struct vm_use_entry top;
     size_t next = 0;
+    int rc = VM_OK;
+
+    while (!rc && (next < p->nc || p->ready.n)) {
+        if (!p->ready.n && p->t < from + p->c[next].at)
+            p->t = from + p->c[next].at;
+        for (; !rc && next < p->nc && from + p->c[next].at <= p->t; next++)
+            rc = take_chance(p, (uint32_t)next);
+        if (!rc && vm_use_heap_pop(&p->ready, &top))
+            rc = play_copy(p, top, grain);
+        if (!p->round && next == p->nc)
+            break; /* the rest goes on in the second */
+    }
+    return rc;
+}
+
+/* Plays the link out over the op times of the last simulation, always sending the pages whose room is
+ * needed first (earliest deadline first). A piece hangs on the op that releases it, or on a later one that
+ * a piece before it hangs on, so that the queue keeps this order and never waits without need. `early`: the
+ * link's idle times are used to copy pages that stay, and are to leave after later uses. */
+static int play_evictions(struct work *w, const double *end_ns, bool early)
+{
+    struct play p = {.w = w, .end_ns = end_ns,
+                     .page_ns = (double)w->u->page_bytes / w->m->out_bps * 1e9};
+    int rc = VM_ENOMEM;
+
+    p.dirty = malloc((w->nev + 1) * sizeof *p.dirty);
+    p.early = calloc(w->nev + 1, sizeof *p.early);
+    if (p.dirty && p.early)
+        rc = find_chances(&p, early);
+    for (p.round = early ? 0 : 1; p.round < 2 && !rc; p.round++) {
+        rc = play_round(&p, grain_of(w));
+    }
+    vm_use_heap_fini(&p.ready);
+    free(p.c);
+    free(p.dirty);
+    free(p.early);
+    return rc;
+}
+
+/* end_ns: when each op ends; NULL: each piece hangs on the op that releases it. */
+static int place_evictions(struct work *w, const double *end_ns, bool early)
+{
     int rc = VM_OK;
 
     for (size_t i = 0; i < w->nev; i++)
         w->ev[i].release = w->ev[i].use == VM_NONE ? 0 : w->u->uses[w->ev[i].use].op;
     if (w->nev)
         qsort(w->ev, w->nev, sizeof *w->ev, cmp_release);
-    while (!rc && (next < w->nev || ready.n)) {
-        if (end_ns && !ready.n && next < w->nev && t < end_ns[w->ev[next].release])
-            t = end_ns[w->ev[next].release];
-        while (!rc && next < w->nev && (!end_ns || end_ns[w->ev[next].release] <= t)) {
-            struct vm_eviction *e = &w->ev[next];
-            if (!end_ns || e->dead || e->use == VM_NONE)
-                rc = add_move(w, departure(e, e->release, e->npages));
-            else
-                rc = vm_use_heap_push(&ready, UINT64_MAX - e->need_op, (uint32_t)next, e->npages);
-            next++;
-        }
-        if (rc || !vm_use_heap_pop(&ready, &top))
-            continue;
-        const struct vm_eviction *e = &w->ev[top.unit];
-        uint32_t m = top.stamp < grain ? top.stamp : grain;
-        last = e->release > last ? e->release : last;
-        rc = add_move(w, departure(e, last, m));
-        t += m * page_ns;
-        if (!rc && top.stamp > m)
-            rc = vm_use_heap_push(&ready, top.key, top.unit, top.stamp - m);
-    }
-    vm_use_heap_fini(&ready);
+    if (end_ns)
+        return play_evictions(w, end_ns, early);
+    for (size_t i = 0; i < w->nev && !rc; i++)
+        rc = add_move(w, departure(&w->ev[i], w->ev[i].release, w->ev[i].npages));
     return rc;
 }
 
@@ -347,13 +600,15 @@ static int simulate(const struct work *w, uint64_t total, struct vm_schedule *s,
     return vm_simulate(w->u, w->m, s->moves, s->nmoves, &so, &s->sim, start_ns, NULL);
 }
 
-/* Neighbours in the queue that move pages of one gap are one: fewer and larger copies. */
+/* Neighbours in the queue that move pages of one gap are one: fewer and larger copies. Those without pages go. */
 static size_t join_moves(struct vm_move *moves, size_t n)
 {
     size_t kept = 0;
 
     for (size_t i = 0; i < n; i++) {
         struct vm_move *a = kept ? &moves[kept - 1] : NULL, *b = &moves[i];
+        if (!b->npages)
+            continue;
         if (a && a->op == b->op && a->kind == b->kind && a->unit == b->unit && a->use == b->use &&
             (b->kind == VM_ACT_IN ? a->first + a->npages == b->first
                                   : b->first + b->npages == a->first)) {
@@ -367,12 +622,12 @@ static size_t join_moves(struct vm_move *moves, size_t n)
 }
 
 /* Moves for the evictions in *w, timed by end_ns (may be NULL), and what they give. */
-static int time_moves(struct work *w, const int64_t *occ, const double *end_ns, uint64_t total,
-                      struct vm_schedule *s, double *start_ns)
+static int time_moves(struct work *w, const int64_t *occ, const double *end_ns, bool early,
+                      uint64_t total, struct vm_schedule *s, double *start_ns)
 {
     w->moves = NULL;
     w->n = w->cap = 0;
-    int rc = place_evictions(w, end_ns);
+    int rc = place_evictions(w, end_ns, early);
     if (!rc)
         rc = place_fetches(w, occ);
     if (!rc)
@@ -396,7 +651,7 @@ int vm_schedule_time(const struct vm_page_units *u, const struct vm_machine *m, 
     struct vm_schedule best = {0}, s;
     double *start = malloc((nops + 1) * sizeof *start);
     int64_t *occ = occupancy(w);
-    int rc = start && occ ? time_moves(w, occ, NULL, total, &best, start) : VM_ENOMEM;
+    int rc = start && occ ? time_moves(w, occ, NULL, false, total, &best, start) : VM_ENOMEM;
 
     if (!rc)
         memcpy(start_ns, start, nops * sizeof *start);
@@ -405,7 +660,7 @@ int vm_schedule_time(const struct vm_page_units *u, const struct vm_machine *m, 
             break;
         for (size_t k = 0; k < nops; k++)
             start[k] += (double)u->dur_ns[k];
-        if (time_moves(w, occ, start, total, &s, start))
+        if (time_moves(w, occ, start, u->nuses <= VM_LARGE_USES, total, &s, start))
             break;
         if (s.sim.iteration_ns < best.sim.iteration_ns) {
             vm_schedule_fini(&best);

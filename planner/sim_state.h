@@ -15,6 +15,7 @@ struct vm_sim_unit {
     uint32_t res;    /* pages [0, res) are on the device, those on their way out included */
     uint32_t leaving, coming; /* pages of the copies in flight                           */
     uint32_t clean;  /* pages [npages - clean, npages) have a valid host copy             */
+    uint32_t copying; /* pages from the end that have one once the copy in flight is done; 0: none */
     uint32_t use;    /* last use issued, VM_NONE before the first                         */
     uint32_t stamp;  /* of its entry in the victims' heap                                 */
     uint32_t queued; /* pages asked to leave whose copies have not begun                  */

@@ -81,11 +81,43 @@ static void start_copy(struct vm_sim *s, struct vm_sim_engine *e, struct vm_sim_
     e->job = job;
 }
 
+/* Is that a copy whose pages stay? */
+static bool stays(const struct vm_sim *s, uint32_t move)
+{
+    return move != VM_NONE && s->moves[move].kind == VM_ACT_COPY;
+}
+
+/* Begins to copy pages that stay, unless an op was issued that uses them: that ends the wait for it. */
+static void start_stay(struct vm_sim *s, struct vm_sim_request *r)
+{
+    struct vm_sim_unit *x = &s->su[r->unit];
+    uint32_t dirty = s->u->units[r->unit].npages - x->clean, end = x->res - x->leaving;
+    struct vm_sim_request job = *r;
+
+    end = end < dirty ? end : dirty;
+    job.npages = r->npages < end ? r->npages : end;
+    if (x->use != r->use || x->dead || x->coming || !job.npages) {
+        s->out.head++;
+        return;
+    }
+    if (job.npages > s->opt.batch_pages)
+        job.npages = s->opt.batch_pages;
+    x->copying = s->u->units[r->unit].npages - end + job.npages;
+    r->npages -= job.npages;
+    start_copy(s, &s->eo, job);
+}
+
 static void start_out(struct vm_sim *s)
 {
     while (!s->eo.busy && s->out.head < s->out.tail) {
         struct vm_sim_request *r = &s->out.r[s->out.head];
         struct vm_sim_unit *x = &s->su[r->unit];
+        if (x->copying)
+            return; /* the host has not seen yet that it is done */
+        if (stays(s, r->move)) {
+            start_stay(s, r);
+            continue;
+        }
         uint32_t can = x->res - x->leaving;
         uint32_t n = r->npages < can ? r->npages : can;
         if (x->use != r->use || x->dead || x->coming || !n) {
@@ -184,6 +216,13 @@ static void finish_out(struct vm_sim *s)
     struct vm_sim_unit *x = &s->su[d.unit];
     uint32_t total = s->u->units[d.unit].npages;
 
+    if (s->out_done_ns && d.move != VM_NONE)
+        s->out_done_ns[d.move] = d.at - s->iter_start;
+    if (stays(s, d.move)) {
+        x->clean = x->copying > x->clean ? x->copying : x->clean;
+        x->copying = 0;
+        return;
+    }
     vm_sim_account(s);
     x->leaving -= d.npages;
     x->res -= d.npages;
@@ -193,8 +232,6 @@ static void finish_out(struct vm_sim *s)
     if (!s->m->unmap_waits)
         unmap_parked(s);
     vm_sim_account(s);
-    if (s->out_done_ns && d.move != VM_NONE)
-        s->out_done_ns[d.move] = d.at - s->iter_start;
 }
 
 /* A unit that came back before its use may be a victim again, though the last resort. */
@@ -224,8 +261,21 @@ static void finish_in(struct vm_sim *s)
     s->host += d.npages * (s->m->map_ns + s->m->access_ns);
 }
 
+/* Pages that have a valid copy go at once: they do not wait for the copies of others. */
 static void ask_out(struct vm_sim *s, uint32_t unit, uint32_t npages, uint32_t move)
 {
+    struct vm_sim_unit *x = &s->su[unit];
+    uint32_t top = x->res - x->leaving, dirty_end = s->u->units[unit].npages - x->clean;
+    uint32_t bare = top > dirty_end && !x->coming && !x->copying ? top - dirty_end : 0;
+
+    bare = bare < npages ? bare : npages;
+    if (bare) {
+        x->leaving += bare;
+        npages -= bare;
+        push_done(s, &s->out_done, (struct vm_sim_done){s->now, unit, bare, move});
+    }
+    if (!npages)
+        return;
     push(s, &s->out, (struct vm_sim_request){unit, npages, s->su[unit].use, move, 0});
     s->su[unit].queued += npages;
 }
@@ -248,8 +298,12 @@ static void op_finished(struct vm_sim *s)
     }
     for (uint32_t i = s->move_first[k]; i < s->move_first[k + 1]; i++) {
         const struct vm_move *mv = &s->moves[i];
-        if (mv->kind == VM_ACT_OUT && s->su[mv->unit].use == mv->use && !s->su[mv->unit].dead)
+        if (s->su[mv->unit].use != mv->use || s->su[mv->unit].dead)
+            continue;
+        if (mv->kind == VM_ACT_OUT)
             ask_out(s, mv->unit, mv->npages, i);
+        else if (mv->kind == VM_ACT_COPY)
+            push(s, &s->out, (struct vm_sim_request){mv->unit, mv->npages, mv->use, i, 0});
     }
 }
 
@@ -326,6 +380,7 @@ static bool ready(struct vm_sim *s, uint32_t k)
         x->wanted = s->issued + 1;
         if (needs_contents(s, un, ref.use) && !x->dead) {
             x->use = ref.use; /* takes back what is queued to leave */
+            ok = ok && !x->copying;
             if (x->res == un->npages && !x->leaving)
                 continue;
             ok = false;
@@ -334,7 +389,7 @@ static bool ready(struct vm_sim *s, uint32_t k)
                 push(s, &s->urgent,
                      (struct vm_sim_request){ref.unit, lack + x->leaving, ref.use, VM_NONE, s->issued});
         } else {
-            if (x->leaving || x->coming)
+            if (x->leaving || x->coming || x->copying)
                 ok = false;
             x->use = ref.use;
             room += un->npages - x->res - vm_sim_inherited(s, ref.unit);
@@ -420,7 +475,8 @@ static bool evict(struct vm_sim *s, uint64_t need)
         struct vm_sim_unit *x = &s->su[e.unit];
         if (x->stamp != e.stamp || x->dead || !x->res)
             continue;
-        if (x->wanted != s->issued + 1 && x->busy <= s->finished && !x->leaving && !x->coming) {
+        if (x->wanted != s->issued + 1 && x->busy <= s->finished && !x->leaving && !x->coming &&
+            !x->copying) {
             uint32_t here = x->res - (x->queued < x->res ? x->queued : x->res);
             uint32_t n = here < need ? here : (uint32_t)need;
             if (n)

@@ -58,6 +58,7 @@ static const struct word actions[] = {
     {VM_ACT_OUT, "out"},
     {VM_ACT_IN, "in"},
     {VM_ACT_DROP, "drop"},
+    {VM_ACT_COPY, "copy"},
     {0, NULL},
 };
 static const struct word reasons[] = {

@@ -115,9 +115,17 @@ bool vm_page_pinned(const struct vm_device *d, uint64_t page)
     return b->pins > 0 || b->sticky > 0;
 }
 
+void vm_page_stays_not(struct vm_device *d, uint64_t page)
+{
+    d->staying -= d->pages[page].stays;
+    d->pages[page].stays = 0;
+}
+
 void vm_page_set_state(struct vm_device *d, uint64_t page, enum vm_page_state state)
 {
     struct vm_page *pg = &d->pages[page];
+    if (state != VM_PG_WAIT_OUT && state != VM_PG_LEAVING)
+        vm_page_stays_not(d, page);
     bool was = pg->state == VM_PG_RESIDENT, is = state == VM_PG_RESIDENT;
     if (was != is && pg->live > 0 && !vm_page_is_shared(pg)) {
         if (is)
@@ -393,6 +401,7 @@ static void page_died(struct vm_device *d, uint64_t page)
 {
     struct vm_page *pg = &d->pages[page];
     drop_share(d, page);
+    vm_page_stays_not(d, page);
     pg->fence_g = d->g;
     pg->copied_g = 0;
     if (pg->state == VM_PG_LEAVING || pg->state == VM_PG_COMING) {

@@ -25,6 +25,8 @@ uint64_t vm_page_written(const struct vm_device *d, uint64_t page);
 bool vm_page_pinned(const struct vm_device *d, uint64_t page);
 /* Changes the state and keeps the owner's count of pages that are not resident. */
 void vm_page_set_state(struct vm_device *d, uint64_t page, enum vm_page_state state);
+/* The page was to stay once its copy out is done (vm_pager_copy): it is to leave, or has no copy to make. */
+void vm_page_stays_not(struct vm_device *d, uint64_t page);
 /* Are all pages of the block resident? */
 bool vm_block_resident(const struct vm_device *d, const struct vm_block *b);
 /* Pin or unpin all pages of a block for an operation (sticky = false) or for good. */

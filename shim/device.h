@@ -55,7 +55,8 @@ struct vm_page {
     uint32_t live;  /* live blocks on it                                    */
     uint32_t pins;  /* shared pages: operations in progress + sticky pins   */
     uint8_t state, flags;
-    uint16_t reserved;
+    uint8_t stays; /* WAIT_OUT, LEAVING: only a copy is made, the page stays   */
+    uint8_t reserved;
     uint64_t copied_g; /* the host slot holds the contents as of this g; 0: of none   */
     uint64_t touch_g;  /* shared: last operation that touched it; own: see the block  */
     uint64_t write_g;  /* shared: last operation that may have written it             */
@@ -209,6 +210,7 @@ struct vm_device {
     uint32_t *free_chunks;
     uint32_t nfree_chunks;
     uint64_t dead_pages; /* resident pages with no live block: chunks for the asking */
+    uint64_t staying;    /* pages that are copied out and stay: vm_page.stays        */
     bool thrifty;        /* the policy moves nothing: dead pages' chunks before new ones, those before contents */
     bool may_grow;       /* thrifty, and the operation being served cannot begin otherwise     */
     uint64_t missing;    /* chunks that the operation being served lacks */

@@ -397,6 +397,13 @@ static void fire_out(struct vm_device *d, uint64_t page, bool drop)
     vm_pager_out(d, page, d->g, drop);
 }
 
+static void fire_copy(struct vm_device *d, uint64_t page)
+{
+    const struct vm_page *pg = &d->pages[page];
+    if (pg->live > 0 && (vm_page_is_shared(pg) || !vm_block_droppable(d, &d->blocks[pg->owner])))
+        vm_pager_copy(d, page, d->g);
+}
+
 static void fire(struct vm_device *d, uint64_t op)
 {
     struct vm_executor *x = d->executor;
@@ -408,6 +415,8 @@ static void fire(struct vm_device *d, uint64_t op)
         for (uint64_t p = a->page; p < a->page + a->npages && p < d->npages; p++) {
             if (a->kind == VM_ACT_IN)
                 vm_pager_in(d, p);
+            else if (a->kind == VM_ACT_COPY)
+                fire_copy(d, p);
             else
                 fire_out(d, p, a->kind == VM_ACT_DROP);
         }

@@ -84,7 +84,7 @@ static bool pump_in_wait(struct vm_device *d)
             CUresult ignored;
             if (!vm_copy_may_begin(d, false, 1) || start_in(d, page, &ignored) != 0)
                 break;
-        } else if ((pg->flags & VM_PGF_WANT_IN) &&
+        } else if ((pg->flags & VM_PGF_WANT_IN) && !pg->stays &&
                    (pg->state == VM_PG_LEAVING || pg->state == VM_PG_WAIT_OUT)) {
             break; /* not gone yet: its turn comes when it is */
         }

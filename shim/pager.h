@@ -15,6 +15,10 @@
 /* The page is to leave once all operations up to g are done. drop: without a copy. No effect on a
  * page that is not resident. 0 or VM_ENOMEM. */
 int vm_pager_out(struct vm_device *d, uint64_t page, uint64_t g, bool drop);
+/* The page is to be copied out once all operations up to g are done, and stays: it can leave later without a
+ * copy if nothing writes it before. An operation that uses it ends the wait for that. No effect on a
+ * page that is not resident, or has its copy. 0 or VM_ENOMEM. */
+int vm_pager_copy(struct vm_device *d, uint64_t page, uint64_t g);
 /* The page is to come back when its turn comes. 0 or VM_ENOMEM. */
 int vm_pager_in(struct vm_device *d, uint64_t page);
 /* Gives empty pages among n from `page` chunks that are free or may still be made, at most *most of

@@ -20,18 +20,42 @@ static uint32_t run_limit(const struct vm_device *d)
     return n < 1 ? 1 : n > 64 ? 64 : (uint32_t)n;
 }
 
+static bool host_holds(const struct vm_device *d, uint64_t page)
+{
+    const struct vm_page *pg = &d->pages[page];
+    return pg->host != VM_NO && pg->copied_g >= vm_page_written(d, page);
+}
+
 int vm_pager_out(struct vm_device *d, uint64_t page, uint64_t g, bool drop)
 {
     struct vm_page *pg = &d->pages[page];
+    vm_page_stays_not(d, page); /* its copy is on the way already */
     if (pg->state != VM_PG_RESIDENT)
         return 0;
-    if (vm_wait_push(pg->live == 0 ? &d->dead_wait : &d->out_wait, page, g) != 0)
+    /* What needs no copy does not stand behind what does. */
+    bool bare = pg->live == 0 || host_holds(d, page);
+    if (vm_wait_push(bare ? &d->dead_wait : &d->out_wait, page, g) != 0)
         return VM_ENOMEM;
     pg->out_g = g;
     if (drop)
         pg->flags |= VM_PGF_DROP;
     else
         pg->flags &= (uint8_t)~VM_PGF_DROP;
+    vm_page_set_state(d, page, VM_PG_WAIT_OUT);
+    return 0;
+}
+
+int vm_pager_copy(struct vm_device *d, uint64_t page, uint64_t g)
+{
+    struct vm_page *pg = &d->pages[page];
+    if (pg->state != VM_PG_RESIDENT || !vm_page_matters(d, page) || host_holds(d, page))
+        return 0;
+    if (vm_wait_push(&d->out_wait, page, g) != 0)
+        return VM_ENOMEM;
+    pg->out_g = g;
+    pg->flags &= (uint8_t)~VM_PGF_DROP;
+    pg->stays = 1;
+    d->staying++;
     vm_page_set_state(d, page, VM_PG_WAIT_OUT);
     return 0;
 }
@@ -58,16 +82,10 @@ static bool get_host_slot(struct vm_device *d, uint64_t page)
     if (pg->host != VM_NO)
         return true;
     uint32_t slot;
-    if (vm_host_slot_take(d, &slot) != 0 && !steal_host_slot(d, &slot))
+    if (vm_host_slot_take(d, &slot) != 0 && (pg->stays || !steal_host_slot(d, &slot)))
         return false;
     pg->host = slot;
     return true;
-}
-
-static bool host_holds(const struct vm_device *d, uint64_t page)
-{
-    const struct vm_page *pg = &d->pages[page];
-    return pg->host != VM_NO && pg->copied_g >= vm_page_written(d, page);
 }
 
 enum leaving { LEAVE_STALE, LEAVE_CANCEL, LEAVE_BARE, LEAVE_COPY };
@@ -88,10 +106,12 @@ static enum leaving judge(struct vm_device *d, uint64_t page, uint64_t g)
     return get_host_slot(d, page) ? LEAVE_COPY : LEAVE_CANCEL;
 }
 
-/* The page may be unmapped: no copy is needed, or it is done. */
+/* The page may be unmapped, unless it is to stay: no copy is needed, or it is done. */
 static void ready(struct vm_device *d, uint64_t page, uint64_t g)
 {
-    if (vm_wait_push(&d->unmap_wait, page, g) != 0)
+    if (d->pages[page].stays)
+        vm_page_set_state(d, page, VM_PG_RESIDENT); /* it is mapped read-write */
+    else if (vm_wait_push(&d->unmap_wait, page, g) != 0)
         vm_page_set_state(d, page, VM_PG_RESIDENT); /* out of host memory: it stays */
 }
 
@@ -225,10 +245,33 @@ bool vm_pager_pump_dead(struct vm_device *d)
     return moved;
 }
 
+/* Pages that stay, among n from `page` whose copies are done: their number at the front. */
+static uint64_t end_stay(struct vm_device *d, uint64_t page, uint64_t n, uint64_t g)
+{
+    uint64_t k = 0;
+    for (; k < n; k++) {
+        const struct vm_page *pg = &d->pages[page + k];
+        if (pg->state != VM_PG_LEAVING || pg->out_g != g || !pg->stays)
+            break;
+    }
+    bool ok = k > 0 && vm_pages_access(d, page, k, CU_MEM_ACCESS_FLAGS_PROT_READWRITE) == CUDA_SUCCESS;
+    for (uint64_t p = page; p < page + k; p++) {
+        vm_page_stays_not(d, p);
+        if (ok)
+            vm_page_set_state(d, p, VM_PG_RESIDENT);
+        else
+            vm_page_restore(d, p);
+    }
+    return k;
+}
+
 /* The copies of a flight are done. */
 void vm_pager_landed_out(struct vm_device *d, const struct vm_flight *f)
 {
     for (uint64_t p = f->page; p < f->page + f->npages; p++) {
+        p += end_stay(d, p, f->page + f->npages - p, f->g);
+        if (p == f->page + f->npages)
+            break;
         struct vm_page *pg = &d->pages[p];
         if (pg->state != VM_PG_LEAVING || pg->out_g != f->g)
             continue; /* it was called back meanwhile, or is leaving anew */

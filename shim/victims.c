@@ -8,7 +8,7 @@
 
 uint64_t vm_pager_leaving(const struct vm_device *d)
 {
-    uint64_t n = d->out_wait.count + d->dead_wait.count + d->unmap_wait.count;
+    uint64_t n = d->out_wait.count + d->dead_wait.count + d->unmap_wait.count - d->staying;
     for (size_t i = 0; i < d->out_flight.count; i++)
         n += d->out_flight.items[(d->out_flight.head + i) % d->out_flight.cap].npages;
     return n;

@@ -133,9 +133,9 @@ static int make_machine(const struct options *o, const struct loaded *l, struct 
 static void print_plan(const struct loaded *l, const struct vm_machine *m, const struct vm_plan *p)
 {
     char a[24], b[24], c[24], d[24];
-    size_t counts[4] = {0};
+    size_t counts[8] = {0};
     for (size_t i = 0; i < p->nactions; i++)
-        counts[p->actions[i].kind & 3]++;
+        counts[p->actions[i].kind & 7]++;
     printf("%s: policy %s, budget %s (%llu pages of %s), peak %s\n", l->path, p->policy,
            vm_size_text(m->device_bytes, a, sizeof a), (unsigned long long)p->budget_pages,
            vm_size_text(p->page_bytes, b, sizeof b), vm_size_text(l->live.peak_alloc, c, sizeof c));
@@ -145,9 +145,10 @@ static void print_plan(const struct loaded *l, const struct vm_machine *m, const
                vm_time_text(p->predicted_ns, a, sizeof a), vm_time_text(p->compute_ns, b, sizeof b),
                (double)p->predicted_ns / (double)p->compute_ns,
                vm_time_text(p->bound_ns, c, sizeof c));
-    printf("moves       %s out, %s in an iteration (%zu out, %zu in, %zu drop actions)\n",
+    printf("moves       %s out, %s in an iteration (%zu out, %zu in, %zu drop, %zu copy actions)\n",
            vm_size_text(p->out_bytes, a, sizeof a), vm_size_text(p->in_bytes, b, sizeof b),
-           counts[VM_ACT_OUT], counts[VM_ACT_IN], counts[VM_ACT_DROP]);
+           counts[VM_ACT_OUT], counts[VM_ACT_IN], counts[VM_ACT_DROP],
+           counts[VM_ACT_COPY]);
     printf("placement   %zu blocks in %s of addresses; %s live at most\n", p->nblocks,
            vm_size_text(p->pool_bytes, a, sizeof a), vm_size_text(p->max_live_bytes, d, sizeof d));
 }

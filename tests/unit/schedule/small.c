@@ -198,8 +198,7 @@ static void advance(struct search *q, struct state s)
         s.res &= live_before(q, s.op);
     }
     if (s.out && --s.out_left == 0) {
-        s.host |= 1u << (s.out - 1);
-        s.res &= ~(1u << (s.out - 1));
+        s.host |= 1u << (s.out - 1); /* it may stay, or be dropped at once: expand() */
         s.out = 0;
     }
     if (s.in && --s.in_left == 0) {

@@ -138,6 +138,86 @@ Test(schedule, chain_near_bound)
         }
 }
 
+#define LONG 5000 /* ticks: what the host runs ahead is short against it */
+
+/* Weights of four pages: written by op 3, used by op 1 after a long op 0; in op 2 something else needs their
+ * place. */
+static void made_weights(struct made *c, uint8_t mode)
+{
+    static const uint64_t ticks[] = {20 * LONG, LONG, LONG, LONG};
+    struct vm_error why = {""};
+
+    memset(c, 0, sizeof *c);
+    c->it.nops = 4;
+    c->it.nblocks = 2;
+    c->it.ops = calloc(4, sizeof *c->it.ops);
+    c->it.blocks = calloc(2, sizeof *c->it.blocks);
+    c->it.accesses = calloc(3, sizeof *c->it.accesses);
+    c->offsets = calloc(2, sizeof *c->offsets);
+    c->it.blocks[0] = (struct vm_iter_block){.size = 4 * SMALL_PAGE, .fixed_offset = VM_UNPLACED,
+                                             .free_op = 4, .flags = VM_BLK_PERSISTENT,
+                                             .alloc_ordinal = VM_NONE};
+    c->it.blocks[1] = (struct vm_iter_block){.size = 4 * SMALL_PAGE, .fixed_offset = VM_UNPLACED,
+                                             .alloc_op = 2, .free_op = 3};
+    c->offsets[1] = 4 * SMALL_PAGE;
+    for (uint32_t k = 0; k < 4; k++)
+        c->it.ops[k] = (struct vm_iter_op){.dur_ns = ticks[k] * SMALL_TICK, .acc = k ? k - 1 : 0,
+                                           .nacc = k > 0};
+    c->it.accesses[0] = (struct vm_access){.block = 0, .mode = mode};
+    c->it.accesses[1] = (struct vm_access){.block = 1, .mode = VM_WRITE | VM_TOTAL};
+    c->it.accesses[2] = (struct vm_access){.block = 0, .mode = VM_RW};
+    c->it.naccesses = 3;
+    cr_assert_eq(vm_page_units_build(&c->it, c->offsets, SMALL_PAGE, &c->u, &why), VM_OK, "%s",
+                 why.text);
+}
+
+/* The link is idle during op 0: the weights are copied then and stay, so that they make room at once later. */
+Test(schedule, copies_early_what_is_to_leave_later)
+{
+    struct made c;
+    struct vm_machine m = small_machine(LONG);
+    struct vm_bound b;
+    uint32_t copied = 0;
+
+    made_weights(&c, VM_READ);
+    struct vm_schedule s = plan(&c, &m, 4);
+    for (size_t i = 0; i < s.nmoves; i++)
+        if (s.moves[i].kind == VM_ACT_COPY) {
+            cr_assert_eq(s.moves[i].op, 3);
+            cr_assert_eq(s.moves[i].first + s.moves[i].npages, 4 - copied, "from the end downwards");
+            copied += s.moves[i].npages;
+        }
+    cr_assert_eq(copied, 4, "%u, %.0f, %llu out", copied, s.sim.iteration_ns, (unsigned long long)s.sim.out_pages);
+    cr_assert_eq(s.sim.out_pages, 4);
+    cr_assert_eq(vm_bound_build(&c.u, &m, 4, 0, &b), VM_OK);
+    cr_assert_float_eq(s.sim.iteration_ns / SMALL_TICK / LONG, 23 + 4, 0.01, "%.0f", s.sim.iteration_ns);
+    cr_assert(b.ns <= s.sim.iteration_ns && b.ns > 0.99 * s.sim.iteration_ns, "%.0f", b.ns);
+    vm_schedule_fini(&s);
+    made_free(&c);
+}
+
+/* A copy that stays is of no use once the pages are written. */
+Test(schedule, writes_make_copies_stale)
+{
+    for (unsigned written = 0; written < 2; written++) {
+        struct made c;
+        struct vm_machine m = small_machine(LONG);
+        struct vm_sim_options so = {.capacity_pages = 4, .knows_dead = 1,
+                                    .window_ns = SMALL_TICK};
+        struct vm_sim_result r;
+        made_weights(&c, written ? VM_RW : VM_READ);
+        struct vm_move moves[] = {
+            {.op = 1, .need_op = 2, .unit = 0, .use = 0, .npages = 4, .kind = VM_ACT_OUT},
+            {.op = 2, .need_op = 3, .unit = 0, .use = 1, .npages = 4, .kind = VM_ACT_IN},
+            {.op = 3, .need_op = 6, .unit = 0, .use = 1, .npages = 4, .kind = VM_ACT_COPY}};
+        cr_assert_eq(vm_simulate(&c.u, &m, moves, 3, &so, &r, NULL, NULL), VM_OK);
+        cr_assert_eq(r.out_pages, written ? 8 : 4, "%u: %llu out, %llu demand", written, (unsigned long long)r.out_pages, (unsigned long long)r.demand_pages);
+        cr_assert_eq(r.in_pages, 4);
+        cr_assert_eq(r.demand_pages, 0);
+        made_free(&c);
+    }
+}
+
 Test(schedule, says_what_does_not_fit)
 {
     struct made c;

@@ -27,6 +27,7 @@ static struct vm_plan make_plan(void)
         {.op = 0, .page = 1, .npages = 2, .kind = VM_ACT_OUT, .reason = VM_WHY_CAPACITY},
         {.op = 1, .need_op = 4, .page = 1, .npages = 2, .kind = VM_ACT_IN},
         {.op = 2, .page = 0, .npages = 1, .kind = VM_ACT_DROP, .reason = VM_WHY_DEAD},
+        {.op = 2, .page = 1, .npages = 2, .kind = VM_ACT_COPY, .reason = VM_WHY_CAPACITY},
     };
     static struct vm_iter_mem mem[] = {{0, 1, 1}, {1, 1, 0}};
     return (struct vm_plan){.policy = "auto",
@@ -35,7 +36,7 @@ static struct vm_plan make_plan(void)
                             .blocks = blocks,
                             .nblocks = 2,
                             .actions = actions,
-                            .nactions = 3,
+                            .nactions = 4,
                             .mem = mem,
                             .nmem = 2,
                             .page_bytes = 4096,
