@@ -427,7 +427,8 @@ cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle, const void *alp
     SG_TRY(sg_dnn_tensor(__func__, dyDesc, &a.ta));
     SG_TRY(sg_dnn_tensor(__func__, dbDesc, &a.tc));
     SG_NEED(a.tc.dim[1] == a.ta.dim[1] && sg_count(&a.tc) == a.tc.dim[1],
-            "%s: the bias descriptor must be 1 x %d x 1 x 1", __func__, a.ta.dim[1]);
+            "%s: the bias descriptor must be 1 x %lld x 1 x 1", __func__,
+            (long long)a.ta.dim[1]);
     a.alpha = sg_dnn_scalar(alpha);
     a.beta = sg_dnn_scalar(beta);
     return sg_dnn_launch(handle, SG_K_BIAS_BWD, &a, (double)a.tc.dim[1] * 256);

@@ -42,19 +42,37 @@ int sg_build_virtual(struct sg_build *b, int ndims, const int64_t *dim)
     return add_tensor(b, &t);
 }
 
-/* What we do not compute of a tensor; NULL: nothing. */
+/* No address space holds more elements. */
+#define MOST_ELEMENTS ((int64_t)1 << 48)
+
+/* Do the elements lie in an address space? */
+static int extent_possible(const struct sg_gtensor *t)
+{
+    int64_t last = 0, count = 1;
+    for (int d = 0; d < t->ndims; d++) {
+        int64_t reach;
+        if (__builtin_mul_overflow(t->dim[d] - 1, t->str[d], &reach) ||
+            __builtin_add_overflow(last, reach, &last) ||
+            __builtin_mul_overflow(count, t->dim[d], &count) || last >= MOST_ELEMENTS ||
+            count > MOST_ELEMENTS) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* What we do not compute of a tensor; NULL: nothing. Tensors of 2^31 elements and more are possible
+ * since cuDNN 9.3 (PyTorch hands them over whole); only the legacy descriptors forbid them. */
 static const char *tensor_limit(const struct sg_object *o, const struct sg_gtensor *t,
                                 int is_virtual)
 {
-    int64_t last = 0;
     for (int d = 0; d < t->ndims; d++) {
-        if (t->dim[d] < 1 || t->str[d] < 0 || t->dim[d] > INT32_MAX || t->str[d] > INT32_MAX) {
-            return "a dimension or stride that is not positive, or above 2^31";
+        if (t->dim[d] < 1 || t->str[d] < 0 || t->dim[d] > INT32_MAX) {
+            return "a dimension that is not positive, or above 2^31, or a negative stride";
         }
-        last += (t->dim[d] - 1) * t->str[d];
     }
-    if (last > INT32_MAX || sg_gtensor_count(t) > INT32_MAX) {
-        return "more than 2^31 elements";
+    if (!extent_possible(t)) {
+        return "more elements than there are addresses";
     }
     if (!sg_type_known(t->type) && !(t->type == CUDNN_DATA_BOOLEAN && is_virtual)) {
         return "this data type";

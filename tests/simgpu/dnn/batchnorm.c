@@ -26,7 +26,7 @@ static struct group group_at(const struct sg_bn_shape *s, int64_t i)
         g.param = i * s->param.str[1];
         for (int d = 0; d < 3; d++) {
             g.lo[d] = 0;
-            g.hi[d] = s->x.dim[2 + d];
+            g.hi[d] = (int32_t)s->x.dim[2 + d];
             g.count *= g.hi[d];
         }
         return g;
@@ -55,8 +55,8 @@ static inline int64_t offset(const struct sg_tensor *t, int32_t n, int32_t c, in
 static inline int64_t position(const struct sg_tensor *t, int32_t n, int32_t c, int32_t i0,
                                int32_t i1, int32_t i2)
 {
-    const int32_t *d = t->dim;
-    return ((((int64_t)n * d[1] + c) * d[2] + i0) * d[3] + i1) * d[4] + i2;
+    const int64_t *d = t->dim;
+    return (((n * d[1] + c) * d[2] + i0) * d[3] + i1) * d[4] + i2;
 }
 
 #define FOR_GROUP(s, g, n, i0, i1, i2)                                                             \

@@ -49,12 +49,12 @@ static struct counts counts_of(const struct sg_conv_shape *s)
 {
     struct counts q;
     q.groups = s->groups;
-    q.n = s->x.dim[0];
+    q.n = (double)s->x.dim[0];
     q.k = (double)s->w.dim[0] / q.groups;
-    q.c = s->w.dim[1];
-    q.out = (double)s->y.dim[2] * s->y.dim[3] * s->y.dim[4];
-    q.in = (double)s->x.dim[2] * s->x.dim[3] * s->x.dim[4];
-    q.taps = (double)s->w.dim[2] * s->w.dim[3] * s->w.dim[4];
+    q.c = (double)s->w.dim[1];
+    q.out = (double)(s->y.dim[2] * s->y.dim[3] * s->y.dim[4]);
+    q.in = (double)(s->x.dim[2] * s->x.dim[3] * s->x.dim[4]);
+    q.taps = (double)(s->w.dim[2] * s->w.dim[3] * s->w.dim[4]);
     q.macs = q.groups * q.n * q.k * q.c * q.taps * q.out;
     q.x = 4.0 * q.n * q.c * q.groups * q.in;
     q.y = 4.0 * q.n * q.k * q.groups * q.out;
@@ -133,10 +133,10 @@ static int unit_steps(const struct sg_conv_shape *s)
 }
 
 /* The transforms come in powers of two from 8 points on. */
-static double fft_length(int n)
+static double fft_length(int64_t n)
 {
     double length = 8;
-    while (length < n) {
+    while (length < (double)n) {
         length *= 2;
     }
     return length;
@@ -167,8 +167,9 @@ static struct sg_conv_model fft_planes(const struct counts *q, enum sg_conv_dir 
 static struct sg_conv_model fft_tiles(const struct sg_conv_shape *s, const struct counts *q,
                                       enum sg_conv_dir dir, double side)
 {
-    double rows = ceil(s->y.dim[3] / (side - s->w.dim[3] + 1));
-    double images = q->n * rows * ceil(s->y.dim[4] / (side - s->w.dim[4] + 1));
+    double rows = ceil((double)s->y.dim[3] / (side - (double)s->w.dim[3] + 1));
+    double columns = ceil((double)s->y.dim[4] / (side - (double)s->w.dim[4] + 1));
+    double images = q->n * rows * columns;
     double plane = 8 * side * (side / 2 + 1);
     double data = plane * images * (q->c + q->k), filters = plane * q->k * q->c;
     double data_parts = ceil(data / FFT_PART), filter_parts = ceil(filters / FFT_PART);
@@ -183,7 +184,7 @@ static struct sg_conv_model fft(const struct sg_conv_shape *s, const struct coun
                                 enum sg_conv_dir dir, int tiled)
 {
     struct sg_conv_model none = {0};
-    int fh = s->w.dim[3], fw = s->w.dim[4];
+    int64_t fh = s->w.dim[3], fw = s->w.dim[4];
     if (!unit_steps(s) || s->groups != 1 || fh <= s->pad[1] || fw <= s->pad[2]) {
         return none;
     }
@@ -194,7 +195,7 @@ static struct sg_conv_model fft(const struct sg_conv_shape *s, const struct coun
         struct sg_conv_model big = fft_tiles(s, q, dir, 32), small = fft_tiles(s, q, dir, 16);
         return fh <= 8 && fw <= 8 && small.flops < big.flops ? small : big;
     }
-    int rows = s->x.dim[3] + 2 * s->pad[1], cols = s->x.dim[4] + 2 * s->pad[2];
+    int64_t rows = s->x.dim[3] + 2 * s->pad[1], cols = s->x.dim[4] + 2 * s->pad[2];
     if (rows > 256 || cols > 256) {
         return none;
     }
@@ -215,7 +216,7 @@ static struct sg_conv_model winograd(const struct sg_conv_shape *s, const struct
         return r;
     }
     const double points = 16, in_adds = 32, out_adds = 24, filter_ops = 28; /* section 4.1 there */
-    double tiles = q->n * ceil(s->y.dim[3] / 2.0) * ceil(s->y.dim[4] / 2.0);
+    double tiles = q->n * (double)((s->y.dim[3] + 1) / 2 * ((s->y.dim[4] + 1) / 2));
     double m = q->k, n = tiles, k = q->c;
     if (dir == SG_CONV_BWD_DATA) {
         m = q->c;

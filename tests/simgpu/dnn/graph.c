@@ -255,11 +255,11 @@ static struct sg_tensor range_of(const struct sg_gtensor *t)
         last += (dim[d] - 1) * str[d];
     }
     for (int i = 0; i < SG_DIMS; i++) {
-        r.dim[i] = i < n ? (int32_t)dim[i] : 1;
-        r.str[i] = i < n ? (int32_t)str[i] : 0;
+        r.dim[i] = i < n ? dim[i] : 1;
+        r.str[i] = i < n ? str[i] : 0;
     }
     if (n > SG_DIMS) {
-        r = (struct sg_tensor){{(int32_t)last + 1, 1, 1, 1, 1}, {1, 0, 0, 0, 0}};
+        r = (struct sg_tensor){{last + 1, 1, 1, 1, 1}, {1, 0, 0, 0, 0}};
     }
     return r;
 }
@@ -329,7 +329,7 @@ int sg_graph_conv_shape(const struct sg_graph *g, const struct sg_gnode *n, stru
         const struct sg_gtensor *t = &g->tensors[n->t[r]];
         for (int d = 0; d < SG_DIMS; d++) {
             int from = d < 2 ? d : d - (3 - spatial);
-            out[r]->dim[d] = d < 2 || from >= 2 ? (int32_t)t->dim[from] : 1;
+            out[r]->dim[d] = d < 2 || from >= 2 ? t->dim[from] : 1;
         }
         sg_pack_strides(out[r]);
     }
@@ -339,7 +339,7 @@ int sg_graph_conv_shape(const struct sg_graph *g, const struct sg_gnode *n, stru
         s->stride[d] = from >= 0 ? n->stride[from] : 1;
         s->dilation[d] = from >= 0 ? n->dilation[from] : 1;
     }
-    s->groups = s->x.dim[1] / s->w.dim[1];
+    s->groups = (int32_t)(s->x.dim[1] / s->w.dim[1]);
     s->flip = n->mode == CUDNN_CONVOLUTION;
     s->dir = n->op - SG_G_CONV_FWD;
     s->algo = g->engine;

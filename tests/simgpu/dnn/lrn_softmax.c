@@ -53,7 +53,7 @@ static void lrn_bwd_pixel(const struct sg_lrn_args *a, int32_t n, int64_t p, flo
     const float *x = sg_ptr(a->x) + pixel(&a->tx, n, p), *y = sg_ptr(a->y) + pixel(&a->ty, n, p);
     const float *dy = sg_ptr(a->dy) + pixel(&a->tdy, n, p);
     float *dx = sg_ptr(a->out) + pixel(&a->tout, n, p);
-    int32_t channels = a->tx.dim[1], behind = (a->lrn_n - 1) / 2, ahead = a->lrn_n - behind - 1;
+    int32_t channels = (int32_t)a->tx.dim[1], behind = (a->lrn_n - 1) / 2, ahead = a->lrn_n - behind - 1;
     for (int32_t c = 0; c < channels; c++) {
         base[c] = lrn_base(a, x, c);
         ratio[c] = dy[(int64_t)c * a->tdy.str[1]] * y[(int64_t)c * a->ty.str[1]] / base[c];

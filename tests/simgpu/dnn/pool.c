@@ -23,7 +23,7 @@ static struct window window_at(const struct sg_pool_shape *s, const struct sg_te
     for (int d = 0; d < 3; d++) {
         int32_t lo = o[d] * s->stride[d] - s->pad[d], hi = lo + s->window[d];
         w.lo[d] = lo < 0 ? 0 : lo;
-        w.hi[d] = hi > in->dim[2 + d] ? in->dim[2 + d] : hi;
+        w.hi[d] = hi > in->dim[2 + d] ? (int32_t)in->dim[2 + d] : hi;
         int32_t inside = w.hi[d] > w.lo[d] ? w.hi[d] - w.lo[d] : 0;
         w.count *= s->mode == CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING ? s->window[d] : inside;
     }
@@ -146,8 +146,8 @@ void sg_pool_bwd_body(const struct simgpu_launch *l)
     struct sg_pool_bwd_args a;
     memcpy(&a, l->params, sizeof a);
     const struct sg_pool_shape *s = &a.s;
-    const int32_t *dim = s->dx.dim;
-    int64_t plane = (int64_t)dim[2] * dim[3] * dim[4];
+    const int64_t *dim = s->dx.dim;
+    int64_t plane = dim[2] * dim[3] * dim[4];
     float *sum = sg_scratch((size_t)plane * sizeof *sum);
     for (int32_t n = 0; n < dim[0]; n++) {
         for (int32_t c = 0; c < dim[1]; c++) {

@@ -69,7 +69,7 @@ static void reduce_one(const struct sg_reduce_args *a, int64_t flat)
     for (int d = SG_DIMS - 1; d >= 0; d--) {
         at[d] = (int32_t)(rest % a->tc.dim[d]);
         rest /= a->tc.dim[d];
-        box[d] = a->tc.dim[d] == 1 ? a->ta.dim[d] : 1;
+        box[d] = a->tc.dim[d] == 1 ? (int32_t)a->ta.dim[d] : 1;
         base += (int64_t)at[d] * a->ta.str[d];
         out += (int64_t)at[d] * a->tc.str[d];
         count *= box[d];

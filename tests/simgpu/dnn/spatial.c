@@ -164,7 +164,8 @@ void sg_sample_body(const struct simgpu_launch *l)
         }
         for (int64_t i = 0; i < points; i++) {
             struct corner c[4];
-            corners(sg_ptr(a.grid) + 2 * (n * points + i), a.tx.dim[3], a.tx.dim[4], c);
+            corners(sg_ptr(a.grid) + 2 * (n * points + i), (int32_t)a.tx.dim[3],
+                    (int32_t)a.tx.dim[4], c);
             if (dx) {
                 backward_point(&a, n, i, c, dx, sg_ptr(a.dgrid) + 2 * (n * points + i));
             } else {

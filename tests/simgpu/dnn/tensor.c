@@ -16,14 +16,14 @@ int64_t sg_extent(const struct sg_tensor *t)
 {
     int64_t last = 0;
     for (int i = 0; i < SG_DIMS; i++) {
-        last += (int64_t)(t->dim[i] - 1) * t->str[i];
+        last += (t->dim[i] - 1) * t->str[i];
     }
     return last + 1;
 }
 
 void sg_pack_strides(struct sg_tensor *t)
 {
-    int32_t s = 1;
+    int64_t s = 1;
     for (int i = SG_DIMS - 1; i >= 0; i--) {
         t->str[i] = s;
         s *= t->dim[i];

@@ -10,10 +10,11 @@
 
 #define SG_DIMS 5
 
-/* Batch, channels, depth, height, width; strides in elements. A 4d tensor has depth 1. */
+/* Batch, channels, depth, height, width; strides in elements. A 4d tensor has depth 1. A dimension of a
+ * tensor that a kernel computes is below 2^31, its strides and the number of its elements need not be. */
 struct sg_tensor {
-    int32_t dim[SG_DIMS];
-    int32_t str[SG_DIMS];
+    int64_t dim[SG_DIMS];
+    int64_t str[SG_DIMS];
 };
 
 static inline float *sg_ptr(uint64_t addr)

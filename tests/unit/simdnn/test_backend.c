@@ -2,6 +2,7 @@
 #include "backend_use.h"
 #include "common.h"
 #include "element.h"
+#include "graph.h"
 #include "number.h"
 
 static cudnnHandle_t handle;
@@ -513,6 +514,61 @@ Test(backend, refusals_name_the_reason)
     be_set_enum(h2, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, CUDNN_HEUR_MODE_A);
     ANSWERS(CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN, cudnnBackendFinalize(h2));
     empty_bin();
+}
+
+/* ---- tensors of 2^31 elements and more ---- */
+
+static void note_end(void *ctx, uint64_t addr, size_t bytes, int mode)
+{
+    uint64_t *end = ctx;
+    (void)mode;
+    end[addr >> 60] = (addr & ~(UINT64_C(15) << 60)) + bytes;
+}
+
+Test(backend, convolutions_of_more_than_2_31_elements)
+{
+    const int64_t n = 264, side = 256, c = 128, k = 64;
+    be_t x = tensor(1, 0, 0, n, c, side, side), y = tensor(2, 0, 0, n, k, side, side);
+    be_t conv = keep(be_conv(1, 1, 1, CUDNN_CROSS_CORRELATION));
+    be_t op = keep(be_conv_op(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, conv, x,
+                              tensor(3, 0, 0, k, c, 3, 3), y, 0.0f));
+    be_t config[8], graph = keep(be_graph(handle, 1, &op));
+    int found = be_heuristics(graph, CUDNN_HEUR_MODE_A, 8, config);
+    int64_t workspace = -1;
+    cr_assert_gt(found, 0);
+    keep(be_plan(handle, config[0], &workspace));
+    cr_assert_geq(workspace, 0);
+    for (int i = 0; i < found; i++) {
+        cudnnBackendDestroyDescriptor(config[i]);
+    }
+    empty_bin();
+}
+
+Test(backend, ranges_of_more_than_2_31_elements)
+{
+    const int64_t dim[4] = {264, 128, 256, 256}, all = dim[0] * dim[1] * dim[2] * dim[3];
+    struct sg_graph *g = sg_graph_new();
+    struct sg_gtensor x = sg_gtensor_packed(CUDNN_DATA_FLOAT, 4, dim), y = x;
+    struct sg_gnode node = sg_gnode_of(SG_G_POINTWISE);
+    x.slot = 0;
+    y.slot = 1; /* one channel more lies between two of its images */
+    y.str[0] += dim[2] * dim[3];
+    node.mode = CUDNN_POINTWISE_EXP;
+    node.t[SG_PW_X] = sg_graph_tensor(g, &x);
+    node.t[SG_PW_Y] = sg_graph_tensor(g, &y);
+    cr_assert_geq(sg_graph_node(g, &node), 0);
+    g->nslots = 2;
+    struct sg_graph_args a = {.word = {UINT64_C(1) << 60, UINT64_C(2) << 60},
+                              .number = (uint64_t)sg_graph_keep(g)};
+    struct simgpu_launch l = {.params = (void *)&a};
+    uint64_t end[16] = {0};
+    sg_graph_touches(&l, note_end, end);
+    cr_assert_eq(end[1], (uint64_t)all * 4);
+    cr_assert_eq(end[2], (uint64_t)(all + 263 * dim[2] * dim[3]) * 4);
+    struct simgpu_work work;
+    sg_graph_cost(&l, &work);
+    cr_assert_float_eq(work.bytes, 8.0 * (double)all, 1);
+    sg_graph_free(g);
 }
 
 /* ---- half precision, every value ---- */
