@@ -20,6 +20,10 @@
 #define MAX_MULTIPLE   4 /* a period whose blocks alternate is tried in multiples up to this */
 /* Without typed calls a repeat must cover this many ops: set-up loops are short. */
 #define UNTYPED_OPS 12
+/* In a program that has layers, what repeats without one is a part of the iteration (kernels that count
+ * in 32 bits do a large tensor in pieces), unless it goes on for longer than everything before it and
+ * than this many ops. */
+#define BETWEEN_LAYERS 512
 /* A run that broke off after up to this many repeats may have been a part of the iteration. */
 #define BROKEN_TRUST 32
 
@@ -44,6 +48,8 @@ struct vm_period_finder {
         size_t p, repeats;
     } broken[MAX_BROKEN];
     size_t nbroken;
+    bool has_layers;   /* with weights: in this sequence, or in one before it */
+    size_t last_layer; /* position just after the last one; 0: none           */
     struct vm_period now; /* ops == 0: none */
     size_t now_start;     /* from here on every op equals the one now.ops before it */
     size_t steps[3];      /* positions of the last three marks */
@@ -124,11 +130,21 @@ static void add_candidate(struct vm_period_finder *f, size_t p, bool multiple)
     schedule(f);
 }
 
+/* Ops that a repeat of untyped ops must have gone on for. */
+static size_t untyped_wanted(const struct vm_period_finder *f, size_t p)
+{
+    size_t n = f->seq.n, before = n - vm_sequence_run(&f->seq, p);
+    if (!f->has_layers || f->last_layer + p > n)
+        return UNTYPED_OPS;
+    return before > BETWEEN_LAYERS ? before : BETWEEN_LAYERS;
+}
+
 static size_t repeats_wanted(const struct vm_period_finder *f, enum vm_verdict v, size_t p)
 {
     size_t want = v == VM_REPEAT_TRAINING ? 2 : v == VM_REPEAT_UNTYPED ? 3 : 5;
-    if (v == VM_REPEAT_UNTYPED && want * p < UNTYPED_OPS)
-        want = (UNTYPED_OPS + p - 1) / p;
+    size_t ops = v == VM_REPEAT_UNTYPED ? untyped_wanted(f, p) : 0;
+    if (want * p < ops)
+        want = (ops + p - 1) / p;
     if (v != VM_REPEAT_TRAINING)
         for (size_t i = 0; i < f->nbroken; i++)
             if (f->broken[i].p == p && f->broken[i].repeats < BROKEN_TRUST &&
@@ -145,6 +161,14 @@ static void set_found(struct vm_period_finder *f, size_t p, size_t start, bool b
     f->next_due = SIZE_MAX;
 }
 
+/* One operation again and again, of which nothing is known but that it may change something: a kernel
+ * that does a large tensor piece by piece looks like that. Nor would a plan for it be worth anything,
+ * as it uses all of its blocks always. */
+static bool are_pieces(const struct vm_period_finder *f, enum vm_verdict v, size_t p)
+{
+    return v == VM_REPEAT_UNTYPED && vm_sequence_run(&f->seq, 1) + 1 >= p;
+}
+
 /* Looks at candidate i, whose time has come. Returns true if it is the period. */
 static bool look(struct vm_period_finder *f, const struct vm_trace *t, size_t i)
 {
@@ -155,7 +179,7 @@ static bool look(struct vm_period_finder *f, const struct vm_trace *t, size_t i)
         return false;
     }
     enum vm_verdict v = vm_check_repeat(&f->check, t, p);
-    if (v >= VM_REPEAT_PARTIAL) {
+    if (v >= VM_REPEAT_PARTIAL && !are_pieces(f, v, p)) {
         size_t want = repeats_wanted(f, v, p);
         if (run / p + 1 >= want) {
             set_found(f, p, n - run, false);
@@ -192,6 +216,16 @@ void vm_period_distrust(struct vm_period_finder *f, size_t ops, size_t repeats)
         f->nbroken++;
     f->broken[slot].p = ops;
     f->broken[slot].repeats = repeats;
+}
+
+bool vm_period_has_layers(const struct vm_period_finder *f)
+{
+    return f->has_layers;
+}
+
+void vm_period_expect_layers(struct vm_period_finder *f)
+{
+    f->has_layers = true;
 }
 
 /* The sequence left the period. */
@@ -236,6 +270,10 @@ static int push_op(struct vm_period_finder *f, const struct vm_trace *t, size_t 
         return VM_ENOMEM;
     c->ops[c->nops++] = (struct vm_seen_op){
         .event = (uint32_t)event, .live_count = f->live_count, .live_bytes = f->live_bytes};
+    if (vm_layer_has_weights(e->layer)) {
+        f->has_layers = true;
+        f->last_layer = f->seq.n;
+    }
     if (f->now.ops && !vm_sequence_repeats(&f->seq, f->now.ops) && end_run(f) < 0)
         return VM_ENOMEM;
     if (propose(f, &f->long_seen, LONG_STRETCH, SIZE_MAX) < 0 ||

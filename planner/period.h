@@ -41,6 +41,11 @@ int vm_period_feed(struct vm_period_finder *f, const struct vm_trace *t, struct 
  * iteration twice. */
 void vm_period_distrust(struct vm_period_finder *f, size_t ops, size_t repeats);
 
+/* Has an op been a layer with weights, in this recording or, if that was said, in an earlier one? Then
+ * ops that repeat without one are hardly the iteration. */
+bool vm_period_has_layers(const struct vm_period_finder *f);
+void vm_period_expect_layers(struct vm_period_finder *f);
+
 /* The event index of an op position < the number of ops fed. */
 uint32_t vm_period_event(const struct vm_period_finder *f, size_t position);
 

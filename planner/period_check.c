@@ -9,8 +9,6 @@
  */
 #include "period_check.h"
 
-#include <stdbool.h>
-
 enum {
     USE_WEIGHT = 1,   /* read, and not written, as a weight by an op of a layer */
     USE_CHANGED = 2,  /* read and written outside layers                        */
@@ -24,7 +22,7 @@ enum {
 #define SLACK_BLOCKS 2
 #define SLACK_BYTES  8192
 
-static bool layer_has_weights(unsigned layer)
+bool vm_layer_has_weights(unsigned layer)
 {
     return layer == VM_LAYER_CONV || layer == VM_LAYER_GEMM || layer == VM_LAYER_RNN;
 }
@@ -111,7 +109,7 @@ static bool look_at_op(struct vm_check *c, const struct vm_trace *t, size_t p, s
         bool unknown = (b->op_mode & VM_UNKNOWN) != 0, reads = (b->op_mode & VM_READ) != 0;
         bool writes = (b->op_mode & VM_WRITE) != 0;
         if (reads && !writes && !unknown &&
-            (layer_has_weights(now->layer) || acc[k].role == VM_ROLE_W))
+            (vm_layer_has_weights(now->layer) || acc[k].role == VM_ROLE_W))
             b->use |= USE_WEIGHT;
         if (writes && layer_makes_maps(now->layer))
             b->use |= USE_OUTPUT;

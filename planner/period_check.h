@@ -2,6 +2,8 @@
 #ifndef VM_PLANNER_PERIOD_CHECK_H
 #define VM_PLANNER_PERIOD_CHECK_H
 
+#include <stdbool.h>
+
 #include "model.h"
 
 /* What the finder remembers of an op and of a block. */
@@ -36,6 +38,9 @@ struct vm_check {
     uint32_t epoch, op_epoch;
     size_t stale; /* ops of this check whose accesses differ, all of them of unknown direction */
 };
+
+/* Is it a kind of layer (enum vm_layer) that reads weights? */
+bool vm_layer_has_weights(unsigned layer);
 
 /* Compares the ops [n - p, n) with [n - 2p, n - p), whose signatures are equal; n = c->nops.
  * O(p + accesses). */

@@ -23,6 +23,7 @@ struct vm_recorder {
     struct vm_period_finder *finder;
     struct vm_period found;
     bool on, has_period;
+    bool has_layers;    /* an earlier recording had */
     uint64_t ops;       /* operations recorded: the position of the next one */
     uint64_t recording; /* number of this one: what waited without the lock asks whether it still
                            goes on */
@@ -104,6 +105,7 @@ static void empty(struct vm_recorder *r)
     r->trace.machine = t.machine;
     memcpy(r->trace.device, t.device, sizeof t.device);
     memcpy(r->trace.clock, t.clock, sizeof t.clock);
+    r->has_layers |= r->finder && vm_period_has_layers(r->finder);
     vm_period_finder_free(r->finder);
     r->finder = NULL;
     if (r->has_period)
@@ -137,6 +139,8 @@ void vm_recorder_restart(struct vm_device *d)
     }
     if (r->period_ops) /* the program left it */
         vm_period_distrust(r->finder, r->period_ops, r->period_repeats);
+    if (r->has_layers)
+        vm_period_expect_layers(r->finder);
     r->on = true;
     for (uint32_t i = 0; i < d->nblocks; i++) {
         struct vm_block *b = &d->blocks[i];

@@ -109,6 +109,10 @@ static void forward_step(struct maker *m, unsigned step)
         struct vm_access b[1] = {touch(y, p->unknown_maps ? VM_UNKNOWN : VM_RW, 0)};
         op(m, VM_OP_LAUNCH, p->unknown_maps ? VM_LAYER_NONE : VM_LAYER_ACT, "relu_forward",
            m->width[l + 1], 1, b);
+        for (unsigned i = 0; l == 0 && i < p->pieces; i++) {
+            struct vm_access both[2] = {touch(y, VM_UNKNOWN, 0), touch(x, VM_UNKNOWN, 0)};
+            op(m, VM_OP_LAUNCH, VM_LAYER_NONE, "piece", m->width[1], 1 + (i > 0), both);
+        }
     }
 }
 

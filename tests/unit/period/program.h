@@ -21,6 +21,7 @@ struct program {
     bool unknown_update; /* the optimizer is an untyped kernel */
     bool unknown_all;    /* no library call is typed */
     unsigned stale;      /* one untyped launch in so many shows the address of a block it does not use */
+    unsigned pieces;     /* an untyped kernel works on the first map in so many launches; 0: there is none */
     bool marks;          /* vmem_step() after each iteration */
     bool constants;      /* layers also read a constant block */
     bool rebinds; /* each micro-batch has a new input block; the old one goes once that is filled */

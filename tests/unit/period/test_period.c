@@ -107,6 +107,16 @@ Test(period, untyped_programs_need_a_repeat_more)
     }
 }
 
+/* Kernels that count in 32 bits do a large tensor piece by piece, in equal launches. */
+Test(period, pieces_of_one_tensor_are_not_taken_for_the_iteration)
+{
+    for (unsigned pieces = 8; pieces <= 128; pieces *= 2) {
+        struct program p = {
+            .layers = 8, .steps = 1, .accumulate = 1, .iterations = 5, .pieces = pieces};
+        expect_within(&p, 3);
+    }
+}
+
 /* Untyped kernels between typed products make maps look like weights: a micro-batch may be believed
  * once, but the finder leaves it for good and ends with the iteration. */
 Test(period, stale_addresses_are_overlooked)
