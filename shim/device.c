@@ -100,8 +100,11 @@ static int choose_page(struct vm_device *d)
         while (d->budget_bytes / page > 65536)
             page *= 2;
     } else {
-        /* Between 512 and 1024 chunks: fine enough to lose little, few enough to map quickly. */
-        while (d->budget_bytes / (page * 2) >= 512 && page < (UINT64_C(32) << 20))
+        /* Between 512 and 1024 chunks: fine enough to lose little, few enough to map quickly. Down to
+         * 256 chunks where a smaller page would take as long to map and unmap as to copy. */
+        const uint64_t cheap = UINT64_C(4) << 20;
+        while ((d->budget_bytes / (page * 2) >= 512 && page < (UINT64_C(32) << 20)) ||
+               (page < cheap && d->budget_bytes / cheap >= 256))
             page *= 2;
     }
     d->page_bytes = page;
