@@ -3,7 +3,8 @@
 For each script of tests/frameworks: the largest batch alone (with PyTorch's caching allocator) and under
 libvmem.so, against what would be possible if only the largest launch had to fit; the predicted slowdown there;
 device bytes under `pool` at the largest batch that runs alone, against what PyTorch reserved and against what was
-alive at most; CPU time of an iteration at that batch against the time alone. Writes build/bench/pytorch.json."""
+alive at most; CPU time of an iteration at that batch against the time alone. Where the largest batches are is told
+from two short runs alone and one recording; runs near there decide. Writes build/bench/pytorch.json."""
 import argparse
 import json
 import os
@@ -12,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 
 import benchlib
 
@@ -21,6 +23,7 @@ from wheel import Wheel, messages, peak_of  # noqa: E402
 
 # Arguments, and the batch from which the search for the largest begins.
 SCRIPTS = {"resnet50": ([], 128), "vgg16": ([], 128), "gpt2": ([], 8), "lstm": ([], 256), "unet": ([], 16)}
+CARD = 39 << 30  # what the context leaves of the card's 40 GiB
 # Pinned memory is the simulated machine's, which has what is asked for.
 ROOM = {"VMEM_HOST_BUDGET": "2TiB"}
 BARS = {"resnet50_batch_gain": (3, 1), "unet_batch_gain": (3, 1), "worst_gain_of_possible": (0.9, 1),
@@ -28,44 +31,55 @@ BARS = {"resnet50_batch_gain": (3, 1), "unet_batch_gain": (3, 1), "worst_gain_of
 COLUMNS = [("script", "script", ""), ("native", "largest alone", "d"), ("with_us", "with us", "d"), ("gain", "gain", ".2f"),
            ("possible", "possible", ".2f"), ("slowdown", "slowdown", ".3f"), ("reserved", "reserved B", ","),
            ("pool", "pool B", ","), ("live", "most alive B", ","), ("cpu_alone", "CPU ms", ".1f"),
-           ("cpu_with_us", "with us", ".1f"), ("cpu_ratio", "ratio", ".3f")]
+           ("cpu_with_us", "with us", ".1f"), ("cpu_ratio", "ratio", ".3f"), ("seconds", "took s", ".0f")]
 
 
-def fits(name, args, batch, vmem):
-    """Does the script train with this batch? Three iterations: the first ones need the most."""
-    status, lines, _ = WHEEL.script(name, *args, "--batch", batch, "--iterations", 3, vmem=vmem, timeout=1200,
+# What a run says that needs more than the card has.
+TOO_LARGE = "out of memory", "CUBLAS_STATUS_ALLOC_FAILED"
+
+
+def attempt(name, args, batch, vmem):
+    """Two iterations with this batch (the first makes the optimizer's state, the second needs the most): None where
+    they need too much, else the lines of output."""
+    status, lines, _ = WHEEL.script(name, *args, "--batch", batch, "--iterations", 2, vmem=vmem, timeout=1200,
                                     **(ROOM if vmem else {}))
-    out = "\n".join(lines)
-    # cuDNN has a limit of its own: no tensor of 2^31 elements or more.
-    limits = "out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "more than 2^31 elements"
-    if status != 0 and not any(limit in out for limit in limits):
+    if status != 0 and not any(limit in "\n".join(lines) for limit in TOO_LARGE):
         sys.exit(f"pytorch: {name} with batch {batch}{' under libvmem' if vmem else ''}: {' | '.join(lines[-4:])}")
     print(f"  {name} batch {batch}{' with us' if vmem else ''}: {'fits' if status == 0 else 'too large'}", flush=True)
-    return status == 0
+    return lines if status == 0 else None
 
 
-def largest(name, args, start, vmem, grain):
-    """The largest batch that fits, by doubling and bisection, to one part in `grain`."""
-    low, high = 0, start
-    while fits(name, args, high, vmem):
-        low, high = high, 2 * high
-    while low == 0:
-        high //= 2
-        if high == 0:
+def largest(name, args, expected, vmem, grain):
+    """The largest batch that fits, to one part in `grain`: `expected`, which is nearly right, is put between one that
+    fits and one that does not, then bisection."""
+    low, high, stride = 0, None, max(1, expected // 32)
+    at = max(1, expected)
+    while high is None or high - low > max(1, low // grain):
+        if attempt(name, args, at, vmem):
+            low = at
+        else:
+            high = at
+        if high == 1:
             sys.exit(f"pytorch: {name} does not train with a single sample")
-        if fits(name, args, high, vmem):
-            low, high = high, 2 * high
-    while high - low > max(1, low // grain):
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(name, args, middle, vmem) else (low, middle)
+        if low and high:
+            at = (low + high) // 2
+        else:
+            at = at + stride if low else max(1, at - stride)
+            stride *= 2
     return low
+
+
+def largest_alone(name, args, start, grain):
+    """From what PyTorch reserves with two batches, which grows as the batch does."""
+    first, second = (peak_of(attempt(name, args, b, False))[1] for b in (start, 2 * start))
+    return largest(name, args, int(start + (CARD - first) * start / (second - first)), False, grain)
 
 
 def largest_launch(name, args, batch):
     """Bytes of the blocks that one operation names at most, from a recording."""
     with tempfile.TemporaryDirectory(prefix="vmem-bench-") as folder:
         trace = pathlib.Path(folder, "t.jsonl")
-        run(name, args, batch, 3, VMEM_POLICY="none", VMEM_TRACE=trace)
+        run(name, args, batch, 4, VMEM_TRACE=trace)
         size, most = {}, 0
         with open(trace, encoding="utf-8") as f:
             for line in f:
@@ -91,23 +105,27 @@ def median_of(lines, key, skip):
 
 
 def measure(name, args, start, grain):
-    native = largest(name, args, start, False, grain)
-    with_us = largest(name, args, 2 * native, True, grain)
+    began = time.monotonic()
+    native = largest_alone(name, args, start, grain)
+    launch = largest_launch(name, args, native)
+    with_us = largest(name, args, int(native * CARD / launch), True, grain)
     # Alone and with us in turn, at the same batch.
     _, alone, _ = WHEEL.script(name, *args, "--batch", native, "--iterations", 16)
     same, _ = run(name, args, native, 16)
     allocated, reserved = peak_of(alone)
-    pool, stats = run(name, args, native, 16, VMEM_POLICY="pool", VMEM_LOG="info")
+    # Nothing is kept back for others: alone it has all of the card too.
+    pool, stats = run(name, args, native, 16, VMEM_POLICY="pool", VMEM_RESERVE="64MiB", VMEM_LOG="info")
     if not messages(pool, 401):
         sys.exit(f"pytorch: {name}: no plan under pool")
     most, _ = run(name, args, with_us, 10, VMEM_LOG="info")
     plan = re.search(r"predicted (\d+) us against (\d+) us", messages(most, 401)[-1][1]) if messages(most, 401) else None
     row = {"script": name, "native": native, "with_us": with_us, "gain": with_us / native,
-           "possible": allocated / largest_launch(name, args, native),
+           "possible": allocated / launch,
            "slowdown": int(plan[1]) / int(plan[2]) if plan else float("nan"),
            "reserved": reserved, "pool": stats["peak_device_bytes"], "live": stats["peak_block_bytes"],
            "cpu_alone": median_of(alone, "cpu", 6), "cpu_with_us": median_of(same, "cpu", 6)}
     row["cpu_ratio"] = row["cpu_with_us"] / row["cpu_alone"]
+    row["seconds"] = time.monotonic() - began
     return row
 
 
