@@ -138,6 +138,16 @@ void vm_page_set_state(struct vm_device *d, uint64_t page, enum vm_page_state st
     pg->state = (uint8_t)state;
 }
 
+void vm_page_set_sealed(struct vm_device *d, uint64_t page, bool sealed)
+{
+    struct vm_page *pg = &d->pages[page];
+    if (pg->sealed == sealed)
+        return;
+    pg->sealed = sealed;
+    if (pg->live > 0 && !vm_page_is_shared(pg))
+        d->blocks[pg->owner].sealed += sealed ? 1u : -1u;
+}
+
 /* A block's shared pages are at its ends only. */
 static bool end_resident(const struct vm_device *d, uint64_t page)
 {
@@ -148,6 +158,17 @@ static bool end_resident(const struct vm_device *d, uint64_t page)
 bool vm_block_resident(const struct vm_device *d, const struct vm_block *b)
 {
     return b->nonresident == 0 && end_resident(d, b->first) && end_resident(d, b->last);
+}
+
+static bool end_sealed(const struct vm_device *d, uint64_t page)
+{
+    const struct vm_page *pg = &d->pages[page];
+    return vm_page_is_shared(pg) && pg->sealed;
+}
+
+bool vm_block_sealed(const struct vm_device *d, const struct vm_block *b)
+{
+    return b->sealed > 0 || end_sealed(d, b->first) || end_sealed(d, b->last);
 }
 
 /* Calls are made for the one or two shared pages of a block. */
@@ -283,6 +304,7 @@ static void attach_pages(struct vm_device *d, uint32_t index, const struct span 
             pg->owner = index;
             if (pg->state != VM_PG_RESIDENT)
                 b->nonresident++;
+            b->sealed += pg->sealed;
         } else {
             size_t from, to;
             granules_of(d, s, p, &from, &to);

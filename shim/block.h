@@ -27,8 +27,12 @@ bool vm_page_pinned(const struct vm_device *d, uint64_t page);
 void vm_page_set_state(struct vm_device *d, uint64_t page, enum vm_page_state state);
 /* The page was to stay once its copy out is done (vm_pager_copy): it is to leave, or has no copy to make. */
 void vm_page_stays_not(struct vm_device *d, uint64_t page);
+/* The page's mapping is read-only, or is not: keeps the owner's count of sealed pages. */
+void vm_page_set_sealed(struct vm_device *d, uint64_t page, bool sealed);
 /* Are all pages of the block resident? */
 bool vm_block_resident(const struct vm_device *d, const struct vm_block *b);
+/* Is any of its pages sealed? Then no operation may write it. */
+bool vm_block_sealed(const struct vm_device *d, const struct vm_block *b);
 /* Pin or unpin all pages of a block for an operation (sticky = false) or for good. */
 void vm_block_pin(struct vm_device *d, struct vm_block *b, bool sticky);
 void vm_block_unpin(struct vm_device *d, struct vm_block *b, bool sticky);

@@ -29,8 +29,8 @@
 
 enum vm_page_state {
     VM_PG_EMPTY = 0, /* no chunk, no contents                                         */
-    VM_PG_RESIDENT,  /* mapped read-write                                             */
-    VM_PG_WAIT_OUT,  /* mapped read-write; leaves when its frontier is reached        */
+    VM_PG_RESIDENT,  /* mapped: read-only if sealed, else read-write                  */
+    VM_PG_WAIT_OUT,  /* as resident; leaves when its frontier is reached              */
     VM_PG_LEAVING,   /* mapped read-only; its copy to the host is in flight           */
     VM_PG_AWAY,      /* contents in its host slot only                                */
     VM_PG_COMING,    /* copy into a chunk in flight through the alias; not mapped yet */
@@ -56,7 +56,8 @@ struct vm_page {
     uint32_t pins;  /* shared pages: operations in progress + sticky pins   */
     uint8_t state, flags;
     uint8_t stays; /* WAIT_OUT, LEAVING: only a copy is made, the page stays   */
-    uint8_t reserved;
+    bool sealed : 1; /* mapped read-only: nothing wrote it, seen or unseen, since its copy was made */
+    bool reseal : 1; /* it left with a copy that a seal would have spared: sealed when it comes back */
     uint64_t copied_g; /* the host slot holds the contents as of this g; 0: of none   */
     uint64_t touch_g;  /* shared: last operation that touched it; own: see the block  */
     uint64_t write_g;  /* shared: last operation that may have written it             */
@@ -72,6 +73,7 @@ struct vm_block {
     struct vm_range *node; /* place in the address allocator; NULL when placed by a plan */
     uint32_t trace;        /* index in the recorder's trace, VM_NONE if not recorded */
     uint32_t nonresident;  /* own pages that are not resident */
+    uint32_t sealed;       /* own pages that are sealed       */
     uint32_t pins;         /* operations in progress          */
     uint32_t sticky;       /* reasons to stay resident for good */
     uint32_t plan_block;   /* index in the current plan, VM_NONE if it is not in it */

@@ -105,7 +105,10 @@ static void regenerable(struct vm_device *d, struct vm_block *b, void *arg)
 
 VM_API int vmem_keep(const void *ptr)
 {
-    return with_block(ptr, keep, NULL);
+    int r = with_block(ptr, keep, NULL);
+    if (r == VMEM_OK)
+        vm_rt_fetch((CUdeviceptr)ptr); /* to stay where it is, it must be there */
+    return r;
 }
 
 VM_API int vmem_dead(const void *ptr)

@@ -266,7 +266,8 @@ static void fetch(CUdeviceptr p, bool stay)
         op.nacc = 1;
         vm_block_pin(d, &d->blocks[i], stay);
         d->blocks[i].escaped = stay;
-        if (!vm_block_resident(d, &d->blocks[i]) && vm_make_resident(d, &op, s) != CUDA_SUCCESS)
+        if ((!vm_block_resident(d, &d->blocks[i]) || vm_block_sealed(d, &d->blocks[i])) &&
+            vm_make_resident(d, &op, s) != CUDA_SUCCESS)
             vm_log(PIN_FAILED, (unsigned long long)d->blocks[i].size);
         if (!stay)
             vm_block_unpin(d, &d->blocks[i], false);

@@ -163,7 +163,9 @@ static bool all_resident(struct vm_device *d, const struct vm_op *op, const stru
 {
     for (unsigned i = 0; i < op->nacc; i++) {
         const struct vm_block *b = &d->blocks[op->acc[i].block];
-        if (!vm_block_resident(d, b) || b->fence_g > s->joined_g)
+        bool write = op->captured || (op->acc[i].mode & VM_WRITE);
+        if (!vm_block_resident(d, b) || b->fence_g > s->joined_g ||
+            (write && vm_block_sealed(d, b)))
             return false;
     }
     return true;

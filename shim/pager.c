@@ -106,13 +106,17 @@ static void landed_in(struct vm_device *d, uint64_t page, uint64_t n)
             vm_page_forget_host(d, p);
         }
     for (uint64_t p = page, k; p < page + n; p += k) {
+        bool seal = d->pages[p].reseal;
+        CUmemAccess_flags access =
+            seal ? CU_MEM_ACCESS_FLAGS_PROT_READ : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         for (k = 0; p + k < page + n && d->pages[p + k].state == VM_PG_COMING; k++)
-            ;
+            if (d->pages[p + k].reseal != seal)
+                break;
         if (k == 0) {
             k = 1;
             continue;
         }
-        bool ok = vm_pages_map(d, p, k) == CUDA_SUCCESS;
+        bool ok = vm_pages_map(d, p, k, access) == CUDA_SUCCESS;
         for (uint64_t i = p; i < p + k; i++) {
             if (!ok)
                 vm_page_return_chunk(d, i);
@@ -217,8 +221,6 @@ static int call_back(struct vm_device *d, uint64_t page, struct vm_stream *s, CU
                 return VM_PAGE_WAIT;
         r = wait_everywhere(d, f->event);
     }
-    if (r == CUDA_SUCCESS)
-        r = vm_pages_access(d, page, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     if (r != CUDA_SUCCESS) {
         *error = r;
         return VM_EIO;
@@ -233,7 +235,7 @@ static int fill_empty(struct vm_device *d, uint64_t page, uint64_t *most, CUresu
     if (*most == 0 || vm_page_take_chunk(d, page) != 0)
         return VM_NOTFOUND;
     (*most)--;
-    CUresult r = vm_pages_map(d, page, 1);
+    CUresult r = vm_pages_map(d, page, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     if (r != CUDA_SUCCESS) {
         vm_page_return_chunk(d, page);
         *error = r;
@@ -259,7 +261,7 @@ uint64_t vm_pager_fill(struct vm_device *d, uint64_t page, uint64_t n, uint64_t 
             without += d->pages[p].state != VM_PG_RESIDENT;
             continue;
         }
-        bool ok = vm_pages_map(d, p, k) == CUDA_SUCCESS;
+        bool ok = vm_pages_map(d, p, k, CU_MEM_ACCESS_FLAGS_PROT_READWRITE) == CUDA_SUCCESS;
         for (uint64_t i = p; i < p + k; i++) {
             if (ok)
                 vm_page_set_state(d, i, VM_PG_RESIDENT);

@@ -20,10 +20,12 @@ static uint32_t run_limit(const struct vm_device *d)
     return n < 1 ? 1 : n > 64 ? 64 : (uint32_t)n;
 }
 
+/* Does the host slot hold what the page holds? Not if it could have been written since: an
+ * operation may write through an address that nobody saw, which only a sealed page stops. */
 static bool host_holds(const struct vm_device *d, uint64_t page)
 {
     const struct vm_page *pg = &d->pages[page];
-    return pg->host != VM_NO && pg->copied_g >= vm_page_written(d, page);
+    return pg->host != VM_NO && pg->sealed && pg->copied_g >= vm_page_written(d, page);
 }
 
 int vm_pager_out(struct vm_device *d, uint64_t page, uint64_t g, bool drop)
@@ -103,6 +105,7 @@ static enum leaving judge(struct vm_device *d, uint64_t page, uint64_t g)
         return LEAVE_BARE;
     if (host_holds(d, page))
         return LEAVE_BARE;
+    pg->reseal |= pg->host != VM_NO && pg->copied_g >= vm_page_written(d, page);
     return get_host_slot(d, page) ? LEAVE_COPY : LEAVE_CANCEL;
 }
 
@@ -110,7 +113,7 @@ static enum leaving judge(struct vm_device *d, uint64_t page, uint64_t g)
 static void ready(struct vm_device *d, uint64_t page, uint64_t g)
 {
     if (d->pages[page].stays)
-        vm_page_set_state(d, page, VM_PG_RESIDENT); /* it is mapped read-write */
+        vm_page_set_state(d, page, VM_PG_RESIDENT); /* sealed */
     else if (vm_wait_push(&d->unmap_wait, page, g) != 0)
         vm_page_set_state(d, page, VM_PG_RESIDENT); /* out of host memory: it stays */
 }
@@ -245,33 +248,10 @@ bool vm_pager_pump_dead(struct vm_device *d)
     return moved;
 }
 
-/* Pages that stay, among n from `page` whose copies are done: their number at the front. */
-static uint64_t end_stay(struct vm_device *d, uint64_t page, uint64_t n, uint64_t g)
-{
-    uint64_t k = 0;
-    for (; k < n; k++) {
-        const struct vm_page *pg = &d->pages[page + k];
-        if (pg->state != VM_PG_LEAVING || pg->out_g != g || !pg->stays)
-            break;
-    }
-    bool ok = k > 0 && vm_pages_access(d, page, k, CU_MEM_ACCESS_FLAGS_PROT_READWRITE) == CUDA_SUCCESS;
-    for (uint64_t p = page; p < page + k; p++) {
-        vm_page_stays_not(d, p);
-        if (ok)
-            vm_page_set_state(d, p, VM_PG_RESIDENT);
-        else
-            vm_page_restore(d, p);
-    }
-    return k;
-}
-
 /* The copies of a flight are done. */
 void vm_pager_landed_out(struct vm_device *d, const struct vm_flight *f)
 {
     for (uint64_t p = f->page; p < f->page + f->npages; p++) {
-        p += end_stay(d, p, f->page + f->npages - p, f->g);
-        if (p == f->page + f->npages)
-            break;
         struct vm_page *pg = &d->pages[p];
         if (pg->state != VM_PG_LEAVING || pg->out_g != f->g)
             continue; /* it was called back meanwhile, or is leaving anew */
@@ -310,8 +290,7 @@ static void gone(struct vm_device *d, uint64_t page)
 {
     struct vm_page *pg = &d->pages[page];
     bool matters = vm_page_matters(d, page), drop = (pg->flags & VM_PGF_DROP) != 0;
-    vm_chunk_give(d, pg->chunk);
-    pg->chunk = VM_NO;
+    vm_page_return_chunk(d, page);
     pg->flags &= (uint8_t)~VM_PGF_ORPHAN;
     if (matters && !drop) {
         vm_page_set_state(d, page, VM_PG_AWAY);
@@ -329,10 +308,7 @@ static void gone(struct vm_device *d, uint64_t page)
 /* It stays after all: an operation wants it, or the driver refused. */
 static void stay(struct vm_device *d, uint64_t page)
 {
-    if (d->pages[page].state == VM_PG_LEAVING)
-        vm_page_restore(d, page);
-    else
-        vm_page_set_state(d, page, VM_PG_RESIDENT);
+    vm_page_set_state(d, page, VM_PG_RESIDENT);
 }
 
 /* Unmapping may wait for all work of the device, copies included (facts on synchronisation), so it

@@ -9,8 +9,8 @@
 #include "host_pool.h"
 #include "learn.h"
 
-/* An operation this many times as long as a copy is long: copies keep clear of its end. Before shorter
- * ones they do not, or the link would stand still too often. */
+/* An operation this many times as long as a copy is long: copies keep clear of its end. Before
+ * shorter ones they do not, or the link would stand still too often. */
 #define VM_LONG 4
 
 static uint64_t copy_ns(const struct vm_device *d, bool out, uint64_t n)
@@ -24,7 +24,8 @@ bool vm_copy_may_begin(const struct vm_device *d, bool out, uint64_t n)
     uint64_t ns = copy_ns(d, out, n);
     if (!d->unmap_waits || d->patience_ns == UINT64_MAX || !vm_executor_spares_link(d))
         return true;
-    if (d->patience_ns == UINT64_MAX - 1) /* the host waits: perhaps only for pages to be unmapped */
+    if (d->patience_ns ==
+        UINT64_MAX - 1) /* the host waits: perhaps only for pages to be unmapped */
         return !out || d->missing == 0 || d->missing > d->unmap_wait.count + d->dead_wait.count;
     if (d->rest_ns >= VM_LONG * ns)
         return false;
@@ -119,11 +120,19 @@ CUresult vm_pages_access(struct vm_device *d, uint64_t page, uint64_t n, CUmemAc
 {
     CUmemAccessDesc desc = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = d->ordinal},
                             .flags = flags};
-    return vm_drv.p_cuMemSetAccess(vm_page_addr(d, page), n << d->page_shift, &desc, 1);
+    CUresult r = vm_drv.p_cuMemSetAccess(vm_page_addr(d, page), n << d->page_shift, &desc, 1);
+    for (uint64_t p = page; p < page + n; p++) {
+        /* refused, it may have been done in part: neither written as it is nor trusted to be
+         * unwritten */
+        vm_page_set_sealed(d, p, flags == CU_MEM_ACCESS_FLAGS_PROT_READ || r != CUDA_SUCCESS);
+        if (r != CUDA_SUCCESS)
+            d->pages[p].copied_g = 0;
+    }
+    return r;
 }
 
 /* Maps the chunks that n adjacent pages hold and makes them accessible; all or nothing. */
-CUresult vm_pages_map(struct vm_device *d, uint64_t page, uint64_t n)
+CUresult vm_pages_map(struct vm_device *d, uint64_t page, uint64_t n, CUmemAccess_flags flags)
 {
     CUevent begin = vm_learn_map_begins(d, false);
     CUresult r = CUDA_SUCCESS;
@@ -135,7 +144,7 @@ CUresult vm_pages_map(struct vm_device *d, uint64_t page, uint64_t n)
             break;
     }
     if (r == CUDA_SUCCESS)
-        r = vm_pages_access(d, page, n, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        r = vm_pages_access(d, page, n, flags);
     if (r != CUDA_SUCCESS) {
         if (i > 0)
             vm_drv.p_cuMemUnmap(vm_page_addr(d, page), i << d->page_shift);
@@ -159,6 +168,7 @@ void vm_page_return_chunk(struct vm_device *d, uint64_t page)
 {
     vm_chunk_give(d, d->pages[page].chunk);
     d->pages[page].chunk = VM_NO;
+    vm_page_set_sealed(d, page, false);
 }
 
 void vm_page_forget_host(struct vm_device *d, uint64_t page)
@@ -174,5 +184,5 @@ void vm_page_restore(struct vm_device *d, uint64_t page)
 {
     CUresult r = vm_pages_access(d, page, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     d->failed_moves += r == CUDA_SUCCESS ? 0 : 1;
-    vm_page_set_state(d, page, r == CUDA_SUCCESS ? VM_PG_RESIDENT : VM_PG_LEAVING);
+    vm_page_set_state(d, page, VM_PG_RESIDENT);
 }

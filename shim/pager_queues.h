@@ -26,15 +26,15 @@ int vm_wait_push(struct vm_waiting *w, uint64_t page, uint64_t g);
 void vm_wait_pop(struct vm_waiting *w);
 int vm_flight_push(struct vm_flights *f, const struct vm_flight *flight);
 
-/* Makes n adjacent mapped pages accessible as `flags` says. */
+/* Makes n adjacent mapped pages accessible as `flags` says: sealed where that is to read only. */
 CUresult vm_pages_access(struct vm_device *d, uint64_t page, uint64_t n, CUmemAccess_flags flags);
 /* Maps the chunks that n adjacent pages hold and makes them accessible; all or nothing. */
-CUresult vm_pages_map(struct vm_device *d, uint64_t page, uint64_t n);
+CUresult vm_pages_map(struct vm_device *d, uint64_t page, uint64_t n, CUmemAccess_flags flags);
 /* A chunk for the page, which is not mapped yet: 0 or VM_NOTFOUND. */
 int vm_page_take_chunk(struct vm_device *d, uint64_t page);
 void vm_page_return_chunk(struct vm_device *d, uint64_t page);
-/* A read-only page with its chunk may be written again and is resident; if the driver refuses that it
- * counts as leaving, and the next operation that needs it tries once more. */
+/* A page with its chunk is resident and may be written again; if the driver refuses that it stays sealed, and
+ * the next operation that writes it tries once more. */
 void vm_page_restore(struct vm_device *d, uint64_t page);
 /* The page's host slot, if it has one, is free again. */
 void vm_page_forget_host(struct vm_device *d, uint64_t page);

@@ -7,6 +7,7 @@
 #include "hosted.h"
 #include "log.h"
 #include "pager.h"
+#include "pager_queues.h"
 #include "simulate.h"
 #include "stream.h"
 
@@ -168,6 +169,24 @@ static void begin_anew(struct vm_device *d)
     d->ahead_ns = d->copied_ns[0] = d->copied_ns[1] = 0;
 }
 
+/* What the operation writes may be written. In a graph it may be at any time. */
+static CUresult unseal(struct vm_device *d, const struct vm_op *op)
+{
+    CUresult r = CUDA_SUCCESS;
+    for (unsigned i = 0; i < op->nacc; i++) {
+        const struct vm_block *b = &d->blocks[op->acc[i].block];
+        if (!(op->captured || (op->acc[i].mode & VM_WRITE)) || !vm_block_sealed(d, b))
+            continue;
+        for (uint64_t p = b->first, k; p <= b->last && r == CUDA_SUCCESS; p += k ? k : 1) {
+            for (k = 0; p + k <= b->last && d->pages[p + k].sealed; k++)
+                ;
+            if (k > 0)
+                r = vm_pages_access(d, p, k, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        }
+    }
+    return r;
+}
+
 CUresult vm_make_resident(struct vm_device *d, struct vm_op *op, struct vm_stream *s)
 {
     unsigned times = 0;
@@ -195,6 +214,8 @@ CUresult vm_make_resident(struct vm_device *d, struct vm_op *op, struct vm_strea
     if ((d->copied_ns[0] > 0 || d->copied_ns[1] > 0) && vm_streams_reached(d, d->g))
         begin_anew(d);
     if (r == CUDA_SUCCESS)
+        r = unseal(d, op);
+    if (r == CUDA_SUCCESS)
         r = vm_regenerate(d, op, s);
     if (r == CUDA_SUCCESS)
         r = order(d, op, s);
@@ -206,8 +227,7 @@ void vm_hold_back(struct vm_device *d, uint64_t next_ns)
 {
     uint64_t window = vm_executor_window(d);
     uint64_t limit = window > VM_AHEAD_NS || !window ? VM_AHEAD_NS : window;
-    if ((!d->unmap_waits && !window) || d->ahead_ns + next_ns < limit ||
-        d->broken != CUDA_SUCCESS)
+    if ((!d->unmap_waits && !window) || d->ahead_ns + next_ns < limit || d->broken != CUDA_SUCCESS)
         return;
     bool pushed = vm_ctx_enter(d), idle = false;
     for (unsigned times = 0; !idle && vm_pager_busy(d) && d->broken == CUDA_SUCCESS;) {

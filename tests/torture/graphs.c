@@ -347,12 +347,14 @@ static int table_gather(struct world *w, struct table *t, const struct intent *i
         if (!usable(b) || b->born != t->target_born[k] || b == dst)
             return 0;
     }
+    uint32_t stores = (i->variant >> 1 & 3) == 0;
+    int mode = stores ? 3 : 1;
     order_touch(w, &t->block, s, 1);
     for (int k = 0; k < t->entries; k++)
-        order_touch(w, &w->slots[t->target[k]], s, 1);
+        order_touch(w, &w->slots[t->target[k]], s, mode);
     order_touch(w, dst, s, 2);
     order_issue(w, s);
-    struct gather_args g = {t->block.p, dst->p, (uint32_t)t->entries, dst->words, i->salt, 0};
+    struct gather_args g = {t->block.p, dst->p, (uint32_t)t->entries, dst->words, i->salt, stores};
     w->shared->hidden_used = 1;
     launch(w, w->gpu->gather, &g, sizeof g, dst->words, s, i->variant & 1);
     g.table = (uint64_t)(uintptr_t)t->block.model;
@@ -360,7 +362,7 @@ static int table_gather(struct world *w, struct table *t, const struct intent *i
     gather_compute(&g);
     order_mark(w, &t->block, s, 1);
     for (int k = 0; k < t->entries; k++)
-        order_mark(w, &w->slots[t->target[k]], s, 1);
+        order_mark(w, &w->slots[t->target[k]], s, mode);
     order_mark(w, dst, s, 3);
     dst->defined = 1;
     return 1;

@@ -48,6 +48,9 @@ void gather_compute(const struct gather_args *g)
             h = stir(h, at(table[k].address)[i % table[k].words]);
         dst[i] = h;
     }
+    for (uint32_t k = 0; g->stores && k < g->entries; k++)
+        for (uint64_t i = 0; i < table[k].words; i++)
+            at(table[k].address)[i] = stir(g->salt + k, at(table[k].address)[i]);
 }
 
 /* ---- as kernels -----------------------------------------------------------------------------------*/
@@ -90,7 +93,7 @@ static void gather_touches(const struct simgpu_launch *l, simgpu_touch_fn touch,
     if (l->functional) {
         const struct table_entry *e = (const struct table_entry *)(uintptr_t)a.table;
         for (uint32_t k = 0; k < a.entries; k++)
-            touch(ctx, e[k].address, (size_t)e[k].words * 4, SIMGPU_READ);
+            touch(ctx, e[k].address, (size_t)e[k].words * 4, a.stores ? SIMGPU_RW : SIMGPU_READ);
     }
     touch(ctx, a.dst, (size_t)a.words * 4, SIMGPU_WRITE);
 }

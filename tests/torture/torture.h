@@ -89,7 +89,7 @@ struct table_entry {
 };
 struct gather_args {
     uint64_t table, dst;
-    uint32_t entries, words, salt, pad;
+    uint32_t entries, words, salt, stores; /* stores: what the table names is written too */
 };
 struct store_args {
     uint64_t table, address;
