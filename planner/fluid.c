@@ -682,6 +682,7 @@ static int solve(struct fluid *f, const struct vm_fluid_options *opt, struct vm_
     if (!rc) {
         out->stall_ns = ms > 0 ? ms * 1e6 : 0;
         out->found_ns = r.objective * 1e6;
+        out->done = f->ev.n == 2 * f->u->nops && r.iterations < opt->iterations;
     }
     return rc;
 }

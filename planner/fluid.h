@@ -14,6 +14,8 @@
 #ifndef VM_PLANNER_FLUID_H
 #define VM_PLANNER_FLUID_H
 
+#include <stdbool.h>
+
 #include "belady.h"
 
 struct vm_fluid_options {
@@ -26,6 +28,7 @@ struct vm_fluid_options {
 struct vm_fluid {
     double stall_ns; /* no schedule that repeats waits less in an iteration, on the average */
     double found_ns; /* what the solution found waits; near the bound if the solver got there */
+    bool done;       /* no finer grid and no more iterations would change it                  */
     struct vm_eviction *list; /* the solution in whole pages, room kept at every event that counts */
     size_t count;
 };

@@ -9,7 +9,7 @@
 #include "fluid.h"
 #include "schedule_moves.h"
 
-#define FLUID_ROUNDS 4 /* times that moves made from a liquid schedule are timed again */
+#define FLUID_ROUNDS 6 /* times that moves made from a liquid schedule are timed again */
 #define NEAR 0.005 /* share of the iteration that a schedule may wait longer than the liquid one */
 
 static bool better(const struct vm_schedule *a, const struct vm_schedule *b)
@@ -305,9 +305,9 @@ static int refine_all(const struct vm_page_units *u, const struct vm_machine *m,
     return rc;
 }
 
-/* The schedule of a liquid one. *found_ns: what that waits. */
+/* The schedule of a liquid one. *end: none on a finer grid would be much better. */
 static int try_fluid(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
-                     const struct vm_fluid_options *opt, struct best *b, double *found_ns)
+                     const struct vm_fluid_options *opt, struct best *b, bool *end)
 {
     struct choice from = {.usable = total};
     struct vm_fluid f = {0};
@@ -317,13 +317,16 @@ static int try_fluid(const struct vm_page_units *u, const struct vm_machine *m, 
 
     if (!rc)
         rc = vm_schedule_time(u, m, total, total, f.list, f.count, FLUID_ROUNDS, &s, start);
-    *found_ns = f.found_ns;
+    double found_ns = f.found_ns;
+    *end = f.done;
     vm_fluid_fini(&f);
-    if (rc)
+    if (rc) {
         free(start);
-    else
-        offer(b, &s, start, &from);
-    return rc;
+        return rc;
+    }
+    offer(b, &s, start, &from);
+    *end |= b->s.sim.iteration_ns - b->s.sim.compute_ns - found_ns <= NEAR * b->s.sim.iteration_ns;
+    return VM_OK;
 }
 
 /* Liquid schedules on ever finer grids, which know better when: until a schedule waits hardly longer. */
@@ -331,16 +334,15 @@ static int try_fluids(const struct vm_page_units *u, const struct vm_machine *m,
                       unsigned effort, struct best *b)
 {
     static const size_t terms[] = {400, 1200, 3200, 8000, 800, 6400, 16000};
+    static const unsigned iterations[] = {2000, 2000, 3000, 6000, 8000, 8000, 16000};
     size_t n = effort > 1 ? sizeof terms / sizeof *terms : 4;
+    bool end = false;
     int rc = VM_OK;
 
-    for (size_t i = 0; i < n && !rc && !good_enough(b); i++) {
-        struct vm_fluid_options opt = {.terms = terms[i], .iterations = effort > 1 ? 8000 : 3000,
+    for (size_t i = 0; i < n && !rc && !end && !good_enough(b); i++) {
+        struct vm_fluid_options opt = {.terms = terms[i], .iterations = iterations[i],
                                        .tolerance = 1e-4};
-        double found_ns;
-        rc = try_fluid(u, m, total, &opt, b, &found_ns);
-        if (b->s.sim.iteration_ns - b->s.sim.compute_ns - found_ns <= NEAR * b->s.sim.iteration_ns)
-            break;
+        rc = try_fluid(u, m, total, &opt, b, &end);
     }
     return rc;
 }

@@ -11,6 +11,11 @@
 
 #define EARLY_GAPS 16 /* gaps before its own in which an eviction's pages may be copied early */
 
+/* Pages of an eviction that have left before op `op` (plus nops if in the next iteration). */
+struct leave {
+    uint32_t ev, npages, op;
+};
+
 struct work {
     const struct vm_page_units *u;
     const struct vm_machine *m;
@@ -20,6 +25,9 @@ struct work {
     size_t nev;
     struct vm_move *moves;
     size_t n, cap;
+    bool as_placed; /* pages come back as soon as those before them have left, not only when they must have */
+    struct leave *leaves; /* of the departures just placed, if so */
+    size_t nleaves, cap_leaves;
 };
 
 /* Pages that move as one: fine enough that a part can go while the rest has no room yet. */
@@ -170,8 +178,8 @@ static void add_cyclic(int64_t *delta, int64_t *at_start, uint32_t n, uint64_t l
         *at_start += v;
 }
 
-/* Pages that are resident during each op if every eviction happens at the op that needs the room
- * and every return at the op that needs the pages. */
+/* Pages that are resident during each op if every return happens at the op that needs the pages, and every
+ * eviction at the op that needs the room, or (as_placed) when the departures just placed have them gone. */
 static int64_t *occupancy(const struct work *w)
 {
     uint32_t n = (uint32_t)w->u->nops;
@@ -193,14 +201,15 @@ static int64_t *occupancy(const struct work *w)
             add_cyclic(occ, &now, n, from, to, un->npages);
         }
     }
-    for (size_t i = 0; i < w->nev; i++) {
-        const struct vm_eviction *e = &w->ev[i];
+    for (size_t i = 0; i < (w->as_placed ? w->nleaves : w->nev); i++) {
+        const struct vm_eviction *e = &w->ev[w->as_placed ? w->leaves[i].ev : i];
         unsigned wraps;
         if (e->dead || e->use == VM_NONE)
             continue;
         uint32_t next = vm_page_next_use(w->u, &w->u->units[e->unit], e->use, &wraps);
         uint64_t to = w->u->uses[next].op + (wraps ? n : 0) - e->lead;
-        add_cyclic(occ, &now, n, e->need_op, to, -(int64_t)e->npages);
+        add_cyclic(occ, &now, n, w->as_placed ? w->leaves[i].op : e->need_op, to,
+                   -(int64_t)(w->as_placed ? w->leaves[i].npages : e->npages));
     }
     for (uint32_t k = 0; k < n; k++) {
         now += occ[k];
@@ -418,6 +427,14 @@ static int add_chance(struct play *p, struct chance c)
     return VM_OK;
 }
 
+/* When op k is issued: ahead of its start, unless the host waits for something then. */
+static double issue_ns(const struct play *p, uint32_t k)
+{
+    double start = p->end_ns[k] - (double)p->w->u->dur_ns[k], before = k ? p->end_ns[k - 1] : 0;
+
+    return start > before + 1 ? start : start - p->w->window_ns;
+}
+
 /* The gaps between the op that wrote what eviction i sends away and its own gap: there the link may be idle. */
 static int early_chances(struct play *p, uint32_t i)
 {
@@ -436,7 +453,7 @@ static int early_chances(struct play *p, uint32_t i)
         if (use == VM_NONE)
             break;
         uint32_t op = u->uses[use].op, to = u->uses[after].op;
-        double until = p->end_ns[to] - (double)u->dur_ns[to] + (to <= op ? all : 0) - p->w->window_ns;
+        double until = issue_ns(p, to) + (to <= op ? all : 0);
         if (until > p->end_ns[op])
             rc = add_chance(p, (struct chance){p->end_ns[op], until, i, use,
                                                op > u->uses[e->use].op});
@@ -447,11 +464,14 @@ static int early_chances(struct play *p, uint32_t i)
 static int find_chances(struct play *p, bool early)
 {
     const struct vm_page_units *u = p->w->u;
-    uint32_t *count = calloc(2 * (u->nuses + 1), sizeof *count);
-    int rc = count ? VM_OK : VM_ENOMEM;
+    uint32_t *count = early ? calloc(2 * (u->nuses + 1), sizeof *count) : NULL;
+    int rc = count || !early ? VM_OK : VM_ENOMEM;
 
-    if (!rc)
+    if (count)
         find_dirty(p, count, count + u->nuses + 1);
+    else
+        for (size_t i = 0; i < p->w->nev; i++)
+            p->dirty[i] = p->w->ev[i].npages;
     free(count);
     for (size_t i = 0; i < p->w->nev && !rc; i++) {
         const struct vm_eviction *e = &p->w->ev[i];
@@ -470,6 +490,29 @@ static int play_move(struct play *p, uint32_t round, struct vm_move mv)
     return round ? add_move(p->w, mv) : VM_OK;
 }
 
+/* m pages of eviction `ev` have left by the time `ns` of the iteration in which its gap begins. */
+static int note_leave(struct play *p, uint32_t round, uint32_t ev, uint32_t m, double ns)
+{
+    const struct work *w = p->w;
+    const struct vm_eviction *e = &w->ev[ev];
+    uint32_t n = (uint32_t)w->u->nops, lo = e->release + 1, hi = e->need_op;
+
+    while (lo < hi) { /* the first op that starts after it */
+        uint32_t mid = lo + (hi - lo) / 2, k = mid % n;
+        double start = p->end_ns[k] - (double)w->u->dur_ns[k] + (mid < n ? 0 : p->end_ns[n - 1]);
+        if (start >= ns)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    if (!round || !m || !w->as_placed)
+        return VM_OK;
+    if (VM_GROW(p->w->leaves, p->w->cap_leaves, w->nleaves + 1))
+        return VM_ENOMEM;
+    p->w->leaves[p->w->nleaves++] = (struct leave){ev, m, hi};
+    return VM_OK;
+}
+
 /* A chance has come. */
 static int take_chance(struct play *p, uint32_t chance)
 {
@@ -486,6 +529,8 @@ static int take_chance(struct play *p, uint32_t chance)
         p->early[c->ev] = 0;
         if (pages < e->npages)
             rc = play_move(p, p->round, departure(e, e->release, e->npages - pages));
+        if (!rc)
+            rc = note_leave(p, p->round, c->ev, e->npages - pages, 0);
     }
     return rc || !pages ? rc : vm_use_heap_push(&p->ready, UINT64_MAX - need,
                                                chance + p->round * (uint32_t)p->nc, pages);
@@ -518,6 +563,8 @@ static int play_copy(struct play *p, struct vm_use_entry top, uint32_t grain)
     }
     p->t += m * p->page_ns;
     int rc = play_move(p, round, mv);
+    if (!rc && c->use == e->use)
+        rc = note_leave(p, round, c->ev, m, p->t - round * p->end_ns[n - 1]);
     return rc || top.stamp <= m ? rc : vm_use_heap_push(&p->ready, top.key, top.unit, top.stamp - m);
 }
 
@@ -622,14 +669,19 @@ static size_t join_moves(struct vm_move *moves, size_t n)
 }
 
 /* Moves for the evictions in *w, timed by end_ns (may be NULL), and what they give. */
-static int time_moves(struct work *w, const int64_t *occ, const double *end_ns, bool early,
-                      uint64_t total, struct vm_schedule *s, double *start_ns)
+static int time_moves(struct work *w, const double *end_ns, uint64_t total, struct vm_schedule *s,
+                      double *start_ns)
 {
+    int64_t *occ = NULL;
+
     w->moves = NULL;
-    w->n = w->cap = 0;
-    int rc = place_evictions(w, end_ns, early);
+    w->n = w->cap = w->nleaves = 0;
+    int rc = place_evictions(w, end_ns, w->u->nuses <= VM_LARGE_USES);
     if (!rc)
-        rc = place_fetches(w, occ);
+        occ = occupancy(w);
+    if (!rc)
+        rc = occ ? place_fetches(w, occ) : VM_ENOMEM;
+    free(occ);
     if (!rc)
         rc = vm_schedule_finish(w->u, w->moves, w->n);
     if (!rc) {
@@ -650,8 +702,7 @@ int vm_schedule_time(const struct vm_page_units *u, const struct vm_machine *m, 
     size_t nops = u->nops;
     struct vm_schedule best = {0}, s;
     double *start = malloc((nops + 1) * sizeof *start);
-    int64_t *occ = occupancy(w);
-    int rc = start && occ ? time_moves(w, occ, NULL, false, total, &best, start) : VM_ENOMEM;
+    int rc = start ? time_moves(w, NULL, total, &best, start) : VM_ENOMEM;
 
     if (!rc)
         memcpy(start_ns, start, nops * sizeof *start);
@@ -660,7 +711,8 @@ int vm_schedule_time(const struct vm_page_units *u, const struct vm_machine *m, 
             break;
         for (size_t k = 0; k < nops; k++)
             start[k] += (double)u->dur_ns[k];
-        if (time_moves(w, occ, start, u->nuses <= VM_LARGE_USES, total, &s, start))
+        w->as_placed = i % 2;
+        if (time_moves(w, start, total, &s, start))
             break;
         if (s.sim.iteration_ns < best.sim.iteration_ns) {
             vm_schedule_fini(&best);
@@ -671,7 +723,7 @@ int vm_schedule_time(const struct vm_page_units *u, const struct vm_machine *m, 
         }
     }
     free(start);
-    free(occ);
+    free(work.leaves);
     if (!rc)
         *out = best;
     return rc;
