@@ -59,13 +59,13 @@ def half_of(lines):
     return peak[0] // 2
 
 
-def largest_launch(name, *args):
-    """Bytes of the pages that the script's largest launch names, counted from a trace."""
+def largest_launch(name, page, *args):
+    """Bytes of the pages, of `page` bytes each, that the script's largest launch names, counted from a trace."""
     with tempfile.TemporaryDirectory(prefix="vmem-rows-") as folder:
         trace = pathlib.Path(folder, "trace.jsonl")
-        under(name, "100%", *args, "--iterations", 2, VMEM_POLICY="none", VMEM_TRACE=trace)
+        under(name, "100%", *args, "--iterations", 2, VMEM_POLICY="none", VMEM_CHUNK=page, VMEM_TRACE=trace)
         lines = [json.loads(line) for line in trace.read_text().splitlines()]
-    page = lines[0]["machine"]["page_bytes"]
+    require(lines[0]["machine"]["page_bytes"] == page, "the trace has pages of another size")
     pages, most = {}, 0
     for e in lines[1:]:
         if e["ev"] in ("block", "alloc"):
@@ -77,12 +77,14 @@ def largest_launch(name, *args):
 
 
 def refused(name, budget, *args):
-    """The run is refused at this budget because of one launch: the bytes that message 304 names."""
-    status, lines, _ = WHEEL.script(name, *args, "--iterations", 1, vmem=True, VMEM_BUDGET=budget, VMEM_LOG="error")
+    """The run is refused at this budget because of one launch: the bytes that message 304 names, and a page's."""
+    status, lines, _ = WHEEL.script(name, *args, "--iterations", 1, vmem=True, VMEM_BUDGET=budget, VMEM_LOG="info")
     require(status != 0, "it ran at half of the peak")
-    found = re.search(r"^libvmem\[\d+\] error 304: \S+ needs (\d+) KiB", "\n".join(lines), re.M)
-    require(found, "at half of the peak it ended for another reason: " + " | ".join(lines[-4:]))
-    return int(found[1]) << 10
+    text = "\n".join(lines)
+    page = re.search(r"^libvmem\[\d+\] info 300: .* in pages of (\d+) KiB", text, re.M)
+    needed = re.search(r"^libvmem\[\d+\] error 304: \S+ needs (\d+) KiB", text, re.M)
+    require(page and needed, "at half of the peak it ended for another reason: " + " | ".join(lines[-4:]))
+    return int(needed[1]) << 10, int(page[1]) << 10
 
 
 def under(name, budget, *args, **settings):
@@ -117,7 +119,8 @@ def half(script, *args, interrupted=False, large=False):
         short = bare(script, *args, "--iterations", ITERATIONS)
         budget, note = half_of(short), ""
         if large:
-            needed, named = largest_launch(script, *args), refused(script, budget, *args)
+            named, page = refused(script, budget, *args)
+            needed = largest_launch(script, page, *args)
             require(named == needed > budget, f"the largest launch needs {needed}, the refusal says {named}, half is {budget}")
             note = f" (one launch needs {needed >> 20} MiB, half is {budget >> 20} MiB)"
             budget = needed
@@ -244,13 +247,16 @@ def starts():
     programs = [START] * 8 + [FORK, PROFILE]
     expected = {}
     for program in dict.fromkeys(programs):
-        status, lines = WHEEL.launch(["-c", program], timeout=100)
+        status, lines = WHEEL.launch(["-c", program])
         words = [line for line in lines if line.startswith("started")]
         require(status == 0 and words, f"bare: {status} {lines[-4:]}")
         expected[program] = words
     for i in range(OPTIONS.starts):
         program = programs[i % len(programs)]
-        status, lines = WHEEL.launch(["-c", program], vmem=True, timeout=100)
+        try:
+            status, lines = WHEEL.launch(["-c", program], vmem=True)
+        except subprocess.TimeoutExpired as error:
+            raise Failed(f"start {i}, of {program!r}, was not done in {error.timeout} s") from error
         words = [line for line in lines if line.startswith("started")]
         require((status, words) == (0, expected[program]), f"start {i}: {status} {lines[-6:]}")
         require(not [line for line in lines if line.startswith("libvmem[")], f"start {i}: libvmem wrote {lines}")
