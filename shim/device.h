@@ -152,11 +152,11 @@ struct vm_host_pool {
     CUdeviceptr numa_base; /* reserved for limit_slots pages */
     int numa_node;
     CUmemGenericAllocationHandle *handles;
-    struct {
+    struct vm_arena {
         char *base;
-        uint32_t slots;
-    } arenas[256];
-    unsigned narenas;
+        uint32_t first; /* its first slot */
+    } *arenas;          /* in order */
+    unsigned narenas, cap_arenas;
     uint32_t nslots, in_use, peak;
     uint32_t *free_slots;
     uint32_t nfree, cap_free;

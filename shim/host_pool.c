@@ -25,8 +25,14 @@ static bool add_registered(struct vm_device *d, uint32_t n)
 {
     struct vm_host_pool *h = &d->host;
     size_t bytes = (size_t)n * d->page_bytes;
-    if (h->narenas == sizeof h->arenas / sizeof *h->arenas)
-        return false;
+    if (h->narenas == h->cap_arenas) {
+        unsigned cap = h->cap_arenas ? 2 * h->cap_arenas : 64;
+        struct vm_arena *more = realloc(h->arenas, cap * sizeof *more);
+        if (!more)
+            return false;
+        h->arenas = more;
+        h->cap_arenas = cap;
+    }
     char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                    -1, 0);
     if (p == MAP_FAILED)
@@ -35,9 +41,7 @@ static bool add_registered(struct vm_device *d, uint32_t n)
         munmap(p, bytes);
         return false;
     }
-    h->arenas[h->narenas].base = p;
-    h->arenas[h->narenas].slots = n;
-    h->narenas++;
+    h->arenas[h->narenas++] = (struct vm_arena){.base = p, .first = h->nslots};
     return true;
 }
 
@@ -147,13 +151,18 @@ CUmemGenericAllocationHandle vm_host_slot_handle(const struct vm_device *d, uint
 
 char *vm_host_slot_addr(const struct vm_device *d, uint32_t slot)
 {
-    if (d->host.numa)
-        return (char *)(d->host.numa_base + (CUdeviceptr)slot * d->page_bytes);
-    for (unsigned i = 0;; i++) {
-        if (slot < d->host.arenas[i].slots)
-            return d->host.arenas[i].base + (size_t)slot * d->page_bytes;
-        slot -= d->host.arenas[i].slots;
+    const struct vm_host_pool *h = &d->host;
+    if (h->numa)
+        return (char *)(h->numa_base + (CUdeviceptr)slot * d->page_bytes);
+    unsigned low = 0, high = h->narenas; /* the last arena that begins at or before it */
+    while (high - low > 1) {
+        unsigned middle = low + (high - low) / 2;
+        if (h->arenas[middle].first <= slot)
+            low = middle;
+        else
+            high = middle;
     }
+    return h->arenas[low].base + (size_t)(slot - h->arenas[low].first) * d->page_bytes;
 }
 
 bool vm_host_slots_adjacent(const struct vm_device *d, uint32_t a, uint32_t b)
