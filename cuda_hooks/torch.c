@@ -150,6 +150,9 @@ static void leave_device(bool pushed)
 VM_EXPORT void *vmem_torch_malloc(ssize_t size, int device, CUstream stream);
 VM_EXPORT void vmem_torch_free(void *ptr, ssize_t size, int device, CUstream stream);
 VM_EXPORT void vmem_torch_record_stream(void *ptr, CUstream stream);
+VM_EXPORT void vmem_torch_reset(void);
+VM_EXPORT void vmem_torch_memory_fraction(double fraction, int device);
+VM_EXPORT void *vmem_torch_base_alloc(void *ptr, size_t *size);
 
 /* Memory on `device`, ordered on `stream`. NULL when there is none. */
 VM_EXPORT void *vmem_torch_malloc(ssize_t size, int device, CUstream stream)
@@ -180,4 +183,34 @@ VM_EXPORT void vmem_torch_record_stream(void *ptr, CUstream stream)
 {
     (void)ptr;
     (void)stream;
+}
+
+/* torch.cuda.empty_cache(): memory of the current device that no tensor uses goes back to the driver. */
+VM_EXPORT void vmem_torch_reset(void)
+{
+    vm_rt_trim();
+}
+
+/* torch.cuda.set_per_process_memory_fraction(): tensors take at most this share of the card's memory,
+ * and never more than the budget. */
+VM_EXPORT void vmem_torch_memory_fraction(double fraction, int device)
+{
+    bool pushed;
+    if (!(fraction >= 0 && fraction <= 1) || !vm_driver_present() ||
+        !enter_device(device, &pushed))
+        return;
+    vm_rt_limit(fraction);
+    leave_device(pushed);
+}
+
+/* The allocation that holds `ptr`: its first address, and its bytes in *size (may be NULL). `ptr` itself
+ * and no bytes where it is none of ours. */
+VM_EXPORT void *vmem_torch_base_alloc(void *ptr, size_t *size)
+{
+    CUdeviceptr base = (CUdeviceptr)(uintptr_t)ptr;
+    size_t bytes = 0;
+    vm_rt_range(base, &base, &bytes);
+    if (size)
+        *size = bytes;
+    return (void *)(uintptr_t)base;
 }

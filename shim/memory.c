@@ -249,6 +249,47 @@ bool vm_rt_relieve(void)
     return given > 0;
 }
 
+void vm_rt_trim(void)
+{
+    struct vm_device *d = vm_device_current();
+    if (!d || d->broken != CUDA_SUCCESS)
+        return;
+    pthread_mutex_lock(&d->lock);
+    bool pushed = vm_ctx_enter(d);
+    vm_pager_recycle(d, UINT64_MAX);
+    /* Nobody waits for it: what the device still uses stays. */
+    d->patience_ns = UINT64_MAX - 1;
+    while (vm_pager_pump(d))
+        ;
+    d->patience_ns = 0;
+    vm_chunks_release(d, d->nfree_chunks);
+    vm_ctx_leave(pushed);
+    pthread_mutex_unlock(&d->lock);
+}
+
+void vm_rt_limit(double share)
+{
+    struct vm_device *d = vm_device_current();
+    if (!d || d->broken != CUDA_SUCCESS)
+        return;
+    pthread_mutex_lock(&d->lock);
+    uint64_t seen = d->budget_set ? d->budget_bytes : d->total_bytes;
+    uint64_t bytes = (uint64_t)(share * (double)seen);
+    uint64_t most = (bytes < d->budget_bytes ? bytes : d->budget_bytes) >> d->page_shift;
+    uint64_t above = d->live_chunks > most ? d->live_chunks - most : 0;
+    d->max_chunks = most;
+    bool pushed = vm_ctx_enter(d);
+    if (above > d->nfree_chunks && vm_policy_pages())
+        vm_make_free(d, above);
+    vm_chunks_release(d, above < d->nfree_chunks ? (uint32_t)above : d->nfree_chunks);
+    vm_ctx_leave(pushed);
+    if (d->max_chunks < d->live_chunks) /* some cannot go */
+        d->max_chunks = d->live_chunks;
+    vm_log(LIMITED, (unsigned)d->ordinal,
+           (unsigned long long)((d->max_chunks << d->page_shift) >> 20));
+    pthread_mutex_unlock(&d->lock);
+}
+
 /* As an operation that touches the block would; the block stays pinned if `stay`. */
 static void fetch(CUdeviceptr p, bool stay)
 {

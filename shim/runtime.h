@@ -52,6 +52,13 @@ void vm_rt_total_mem(CUdevice dev, size_t *total_bytes);
 /* A forwarded call just failed for lack of memory: give chunks back to the driver. True if any
  * memory was returned, so that the door repeats its call (at most until this says false). */
 bool vm_rt_relieve(void);
+/* Gives what the current context's device holds and neither a block nor work in flight uses back to the
+ * driver. */
+void vm_rt_trim(void);
+/* From now on blocks take at most this share (0 to 1) of the current context's device as the program sees
+ * it, and never more than the budget: what is above goes to the host, if the policy moves anything and as
+ * far as it can. */
+void vm_rt_limit(double share);
 /* The block must not leave the device any more (texture, IPC, mapped-memory or module escape). */
 void vm_rt_pin(CUdeviceptr p);
 /* Makes the block resident, as an operation that touches it would. */

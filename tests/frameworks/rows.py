@@ -22,7 +22,7 @@ import tempfile
 import time
 
 import imports
-from wheel import BUILD, HERE, SCRIPTS, Wheel, messages, peak_of
+from wheel import BUILD, HERE, ROOT, SCRIPTS, Wheel, messages, peak_of
 
 # Iterations by whose end a plan is followed.
 PLANNED_BY = 5
@@ -285,9 +285,8 @@ def allocators():
 def pluggable():
     """libvmem's functions as PyTorch's allocator: a training loop of its own at half the memory."""
     program = (f"import sys, torch; sys.argv[0] = 'unet.py'; sys.path.insert(0, {str(SCRIPTS)!r})\n"
-               "from torch.cuda.memory import CUDAPluggableAllocator, change_current_allocator\n"
-               f"change_current_allocator(CUDAPluggableAllocator({str(BUILD / 'cuda_hooks/libvmem.so')!r}, "
-               "'vmem_torch_malloc', 'vmem_torch_free'))\n"
+               f"sys.path.insert(0, {str(ROOT / 'tools/python')!r}); import vmem\n"
+               "torch.cuda.memory.change_current_allocator(vmem.torch_allocator())\n"
                "torch.cuda.max_memory_allocated = torch.cuda.max_memory_reserved = lambda: 0\n"
                "import unet; unet.main()")
     args = ["--device", "cuda", "--batch", 8, "--iterations", 12]
@@ -300,7 +299,26 @@ def pluggable():
         counters = json.loads(stats.read_text())
     require(said(lines) == said(short), f"printed {said(lines)[:3]}, bare {said(short)[:3]}")
     require(counters["planned_iterations"] > 3 and counters["out_bytes"] > 0, f"{counters}")
+    check_pluggable_rest()
     return f"{counters['planned_iterations']} planned iterations"
+
+
+def check_pluggable_rest():
+    """What PyTorch asks of such an allocator beside memory."""
+    program = (f"import sys, torch; sys.path.insert(0, {str(ROOT / 'tools/python')!r}); import vmem\n"
+               "torch.cuda.memory.change_current_allocator(vmem.torch_allocator())\n"
+               "tensors = [torch.ones(1 << 24, device='cuda') for _ in range(8)]\n"
+               "tensors[0].record_stream(torch.cuda.Stream())\n"
+               "held = lambda: vmem.stats().device_bytes >> 20\n"
+               "before = held()\n"
+               "torch.cuda.set_per_process_memory_fraction(0.25); torch.cuda.synchronize(); half = held()\n"
+               "for t in tensors: t.add_(1)\n"
+               "torch.cuda.synchronize(); again = held()\n"
+               "del t, tensors; torch.cuda.synchronize(); torch.cuda.empty_cache()\n"
+               "print('held', before, half <= 256, again <= 256, held())")
+    status, lines = WHEEL.launch(["-c", program], vmem=True, VMEM_BUDGET="1GiB", VMEM_TORCH=0, VMEM_LOG="info")
+    require(status == 0 and lines[-1:] == ["held 512 True True 0"] and any(" 312:" in line for line in lines),
+            f"{status} {lines[-4:]}")
 
 
 ROWS.update({"smoke": smoke, "imports": libraries, "starts": starts, "allocators": allocators, "pluggable": pluggable, "saving": saving, "profiler": profiler,

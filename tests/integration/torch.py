@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """PyTorch under a bare preload: its caching is switched off unless VMEM_TORCH=0, and the log says what its
 settings mean then."""
+import json
+import pathlib
 import re
 import sys
+import tempfile
 
 from vmtest import PROGRAMS, check, finish, run
 
@@ -41,6 +44,15 @@ check(caching(VMEM_OFF=1) == (False, []), "VMEM_OFF=1 does not keep it off")
 r = run([PROGRAM, LIBRARY, "allocate"])
 check(r.stdout.splitlines()[2:] == ["current context kept 1", "block of 1000 bytes, contents kept 1", "freed 1",
                                     "nothing for nothing 1, for too much 1"], f"the pair: {r.stdout} {r.stderr}")
+
+# The other functions. Of a budget of 16 MiB a half holds one block of 6 MiB, so the other one moves.
+with tempfile.TemporaryDirectory() as folder:
+    stats = pathlib.Path(folder, "stats.json")
+    r = run([PROGRAM, LIBRARY, "ask"], VMEM_BUDGET="16MiB", VMEM_LOG="info", VMEM_STATS_FILE=stats)
+    check(r.returncode == 0 and r.stdout.splitlines()[2:] == ["written 1", "base 1", "none 1", "contents 1", "contents 1"],
+          f"what else PyTorch may ask: {r.stdout} {r.stderr}")
+    check(json.loads(stats.read_text())["out_bytes"] >= 4 << 20, "half of the budget holds both blocks")
+check(re.findall(r" 312: .* at most (\d+) MiB", r.stderr) == ["8", "16"], f"shares of the card: {r.stderr}")
 
 # Without PyTorch's cache an allocation in a capture is a call of the driver's, which refuses it bare.
 for setting in ({}, {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}):

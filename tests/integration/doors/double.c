@@ -154,6 +154,15 @@ void vm_rt_total_mem(CUdevice dev, size_t *total_bytes)
     *total_bytes = 12345678;
 }
 
+void vm_rt_trim(void)
+{
+}
+
+void vm_rt_limit(double share)
+{
+    (void)share;
+}
+
 bool vm_rt_relieve(void)
 {
     note("relieve");

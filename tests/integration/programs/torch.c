@@ -4,6 +4,7 @@
  *   torch LIBRARY thread     the same while a second thread reads the environment
  *   torch LIBRARY allocate   uses libvmem's allocator pair as
  * torch.cuda.memory.CUDAPluggableAllocator does
+ *   torch LIBRARY ask        uses the other functions that such an allocator can be given
  *   torch LIBRARY capture    allocates and frees while a capture is open, as torch.cuda.graph without a cache
  */
 #include <cuda.h>
@@ -56,6 +57,52 @@ static int allocate(void)
     printf("nothing for nothing %d, for too much %d\n", take(0, 0, NULL) == NULL,
            take((ssize_t)1 << 60, 0, NULL) == NULL);
     give(NULL, 0, 0, NULL);
+    return 0;
+}
+
+/* ---- what else PyTorch may ask its allocator -----------------------------------------------------*/
+
+/* With a budget of 16 MiB: two blocks of 6 MiB, a share of a half, the first block's contents, a share
+ * of all. */
+static int ask(void)
+{
+    void *(*take)(ssize_t, int, CUstream);
+    void *(*base_of)(void *, size_t *);
+    void (*limit)(double, int);
+    void (*reset)(void);
+    *(void **)&take = dlsym(RTLD_DEFAULT, "vmem_torch_malloc");
+    *(void **)&base_of = dlsym(RTLD_DEFAULT, "vmem_torch_base_alloc");
+    *(void **)&limit = dlsym(RTLD_DEFAULT, "vmem_torch_memory_fraction");
+    *(void **)&reset = dlsym(RTLD_DEFAULT, "vmem_torch_reset");
+    if (!take || !base_of || !limit || !reset)
+        return 1;
+    const size_t bytes = 6u << 20;
+    unsigned char *in = malloc(bytes), *out = malloc(bytes);
+    size_t size = 1;
+    CUcontext ctx;
+    if (!in || !out || cuDevicePrimaryCtxRetain(&ctx, 0) || cuCtxSetCurrent(ctx))
+        return 1;
+    for (size_t i = 0; i < bytes; i++)
+        in[i] = (unsigned char)(i * 7 + i / 4096);
+    char *a = take((ssize_t)bytes, 0, NULL), *b = take((ssize_t)bytes, 0, NULL);
+    bool right = a && b && cuMemcpyHtoD((CUdeviceptr)a, in, bytes) == CUDA_SUCCESS &&
+                 cuMemsetD8((CUdeviceptr)b, 1, bytes) == CUDA_SUCCESS;
+    printf("written %d\n", right);
+    printf("base %d\n", base_of(a + 5000, &size) == a && size == bytes);
+    printf("none %d\n", base_of(in, &size) == in && size == 0 && base_of(b, NULL) == b);
+    limit(0.5, 0);
+    right = cuMemcpyDtoH(out, (CUdeviceptr)a, bytes) == CUDA_SUCCESS && memcmp(in, out, bytes) == 0;
+    printf("contents %d\n", right);
+    limit(2.0, 0);
+    limit(-1.0, 0);
+    reset();
+    limit(1.0, 0);
+    memset(out, 0, bytes);
+    right = cuMemsetD8((CUdeviceptr)b, 2, bytes) == CUDA_SUCCESS &&
+            cuMemcpyDtoH(out, (CUdeviceptr)a, bytes) == CUDA_SUCCESS && memcmp(in, out, bytes) == 0;
+    printf("contents %d\n", right);
+    free(in);
+    free(out);
     return 0;
 }
 
@@ -176,5 +223,7 @@ int main(int argc, char **argv)
     printf("caching %s\n", value ? value : "untouched");
     if (argc > 2 && strcmp(argv[2], "capture") == 0)
         return capture();
+    if (argc > 2 && strcmp(argv[2], "ask") == 0)
+        return ask();
     return argc > 2 && strcmp(argv[2], "allocate") == 0 ? allocate() : 0;
 }

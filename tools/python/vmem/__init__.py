@@ -12,12 +12,13 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import enum
+import importlib
 import sys
 import threading
-from typing import Callable, Protocol, Union
+from typing import Any, Callable, Protocol, Union
 
 __all__ = ["ArrayInterface", "DataPointer", "Device", "Outcome", "Regenerate", "RegenerationError", "State", "Stats", "dead",
-           "keep", "loaded", "regenerable", "stats", "step"]
+           "keep", "loaded", "regenerable", "stats", "step", "torch_allocator"]
 
 
 class Outcome(enum.IntEnum):
@@ -227,3 +228,21 @@ def stats() -> Stats | None:
         return None
     names = [field.name for field in dataclasses.fields(Stats)[1:]]
     return Stats(State(counters.state), **{name: int(getattr(counters, name)) for name in names})
+
+
+def torch_allocator() -> Any:
+    """libvmem's functions as an allocator for torch.cuda.memory.change_current_allocator(), which has to be called
+    before PyTorch's first use of the card; None where libvmem is absent.
+
+    With it torch.cuda.set_per_process_memory_fraction() bounds what tensors take of the card (the rest moves) and
+    torch.cuda.empty_cache() gives memory that no tensor uses back to the driver.
+    """
+    if not loaded():
+        return None
+    memory = importlib.import_module("torch.cuda.memory")
+    chosen = memory.CUDAPluggableAllocator(None, "vmem_torch_malloc", "vmem_torch_free")
+    inner = chosen.allocator()
+    for setter, name in {"set_reset_fn": "vmem_torch_reset", "set_memory_fraction_fn": "vmem_torch_memory_fraction",
+                         "set_base_alloc_fn": "vmem_torch_base_alloc", "set_record_stream_fn": "vmem_torch_record_stream"}.items():
+        getattr(inner, setter)(ctypes.cast(getattr(_process, name), ctypes.c_void_p).value)
+    return chosen
