@@ -278,8 +278,7 @@ Test(schedule, random_iterations)
             check_moves(&c, &s, seed);
             cr_assert_leq(s.sim.peak_pages, cap);
             cr_assert_eq(vm_simulate(&c.u, &m, NULL, 0, &lru, &r, NULL, NULL), VM_OK);
-            double slack = m.unmap_waits ? 1.05 : 1.02;
-            cr_assert(s.sim.iteration_ns <= r.iteration_ns * slack, "seed %llu, %llu pages: %.0f, lru %.0f",
+            cr_assert(s.sim.iteration_ns <= r.iteration_ns * 1.02, "seed %llu, %llu pages: %.0f, lru %.0f",
                       (unsigned long long)seed, (unsigned long long)cap, s.sim.iteration_ns,
                       r.iteration_ns);
             vm_schedule_fini(&s);
