@@ -2,11 +2,7 @@
 #define VMEM_BUILDING
 #include "runtime.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,6 +13,7 @@
 #include "executor.h"
 #include "learn.h"
 #include "log.h"
+#include "out_file.h"
 #include "recorder.h"
 #include "replan.h"
 #include "scope.h"
@@ -87,29 +84,13 @@ static size_t stats_text(char *buf, size_t n)
 
 static void write_stats(const char *knob)
 {
-    char path[PATH_MAX], tmp[PATH_MAX + 8], text[2048];
-    if (!vm_config_path(path, sizeof path, knob)) {
-        vm_log(STATS_PATH, knob, ENAMETOOLONG);
-        return;
-    }
-    vm_format(tmp, sizeof tmp, "%s.part", path);
-    size_t n = stats_text(text, sizeof text);
-    int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    bool ok = fd >= 0 && write(fd, text, n) == (ssize_t)n;
-    int e = errno;
-    if (fd >= 0 && close(fd) != 0) {
-        ok = false;
-        e = errno;
-    }
-    if (ok && rename(tmp, path) != 0) {
-        ok = false;
-        e = errno;
-    }
-    if (!ok) {
-        vm_log(STATS_PATH, path, e);
-        if (fd >= 0)
-            unlink(tmp);
-    }
+    char text[2048];
+    struct vm_out_file o;
+    int error = vm_out_file_open(&o, knob, "");
+    if (!error)
+        error = vm_out_file_close(&o, vm_out_file_write(&o, text, stats_text(text, sizeof text)));
+    if (error)
+        vm_log(STATS_PATH, o.path, error);
 }
 
 /* No driver call is needed here: at exit the driver may be gone already. */

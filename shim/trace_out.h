@@ -1,5 +1,5 @@
-/* The trace file: opened at the start (so that a bad path is reported at once), written when the
- * recording ends; beside its final name first, 0600, never through a link. */
+/* The trace file (out_file.h): opened at the start, so that a bad path is reported at once, and written when
+ * the recording ends. */
 #ifndef VM_SHIM_TRACE_OUT_H
 #define VM_SHIM_TRACE_OUT_H
 

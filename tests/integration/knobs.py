@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import stat
 import sys
 import tempfile
 
@@ -97,7 +98,35 @@ def log_file():
         check(len(files) == 1 and os.stat(files[0]).st_mode & 0o777 == 0o600, "log file: not private")
 
 
-TESTS = [bad_values, unknown_names, unusable_settings, too_small, log_file]
+def kind(path):
+    return stat.S_IFMT(os.lstat(path).st_mode)
+
+
+def replaced(paths):
+    """Those that are not what they were."""
+    return [str(path) for path, was in paths.items() if kind(path) != was]
+
+
+def not_a_file():
+    """Only a file is replaced: to rename one over a device would be the end of the device."""
+    with tempfile.TemporaryDirectory() as folder:
+        pipe, link, inner = (pathlib.Path(folder) / n for n in ("pipe", "link", "folder"))
+        os.mkfifo(pipe)
+        link.symlink_to("target")
+        inner.mkdir()
+        paths = {p: kind(p) for p in (pipe, link, inner, pathlib.Path("/dev/full"))}
+        for name in ("VMEM_TRACE", "VMEM_STATS_FILE"):
+            for path in paths:
+                r = run([PROBE, "compute"], **{name: path})
+                check(r.returncode == 0 and one_line(lines_of_libvmem(r.stderr), str(path)), f"{name}={path}: {r.stderr}")
+        check(not replaced(paths), f"not what they were: {replaced(paths)}")
+        check(sorted(os.listdir(folder)) == ["folder", "link", "pipe"], f"left behind: {os.listdir(folder)}")
+        planted("a file in its place", replaced({inner: stat.S_IFREG}))
+    r = run([PROBE, "compute"], VMEM_TRACE="/dev/null", VMEM_STATS_FILE="/dev/null")
+    check(not lines_of_libvmem(r.stderr) and kind("/dev/null") == stat.S_IFCHR, f"the null device: {r.stderr}")
+
+
+TESTS = [bad_values, unknown_names, unusable_settings, too_small, log_file, not_a_file]
 if len(sys.argv) > 1:
     TESTS = [t for t in TESTS if t.__name__ in sys.argv[1:]]
 for t in TESTS:
