@@ -72,9 +72,14 @@ static uint32_t share_new(struct vm_device *d)
 
 /* ---- what a page holds ----------------------------------------------------------------------- */
 
-static bool block_matters(const struct vm_block *b)
+bool vm_block_written(const struct vm_device *d, const struct vm_block *b)
 {
-    return b->live && b->write_g != 0 && !b->dead;
+    return b->write_g != 0 || d->opaque_g > b->born_g;
+}
+
+static bool block_matters(const struct vm_device *d, const struct vm_block *b)
+{
+    return b->live && vm_block_written(d, b) && !b->dead;
 }
 
 bool vm_page_matters(const struct vm_device *d, uint64_t page)
@@ -83,8 +88,8 @@ bool vm_page_matters(const struct vm_device *d, uint64_t page)
     if (pg->live == 0)
         return false;
     if (vm_page_is_shared(pg))
-        return pg->write_g != 0;
-    return block_matters(&d->blocks[pg->owner]);
+        return pg->write_g != 0 || d->opaque_g != 0;
+    return block_matters(d, &d->blocks[pg->owner]);
 }
 
 uint64_t vm_page_touched(const struct vm_device *d, uint64_t page)

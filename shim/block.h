@@ -16,6 +16,8 @@ int vm_block_new(struct vm_device *d, uint64_t bytes, uint64_t offset, uint32_t 
 /* The program freed it: its contents are dead, its address may be given out again. */
 void vm_block_free(struct vm_device *d, uint32_t index);
 
+/* May the block have been written? Unless it was seen to be, an operation may have done it unseen. */
+bool vm_block_written(const struct vm_device *d, const struct vm_block *b);
 /* Do the contents of the page matter? */
 bool vm_page_matters(const struct vm_device *d, uint64_t page);
 /* Last operation that touched / may have written anything on it; 0: none. */

@@ -211,6 +211,7 @@ struct vm_device {
     uint32_t nholes;
     uint32_t *free_chunks;
     uint32_t nfree_chunks;
+    uint64_t opaque_g;   /* last operation that may have written what nobody saw   */
     uint64_t dead_pages; /* resident pages with no live block: chunks for the asking */
     uint64_t staying;    /* pages that are copied out and stay: vm_page.stays        */
     bool thrifty;        /* the policy moves nothing: dead pages' chunks before new ones, those before contents */

@@ -62,6 +62,7 @@ void vm_libcall_sign(struct vm_op *op)
     if (!current)
         return;
     op->layer = current->layer;
+    op->described = true;
     op->flags = current->flags;
     if (current->ops_seen++ == 0) {
         op->flags |= VM_OPF_CALL_BEGIN;

@@ -94,6 +94,7 @@ CUresult vm_rt_alloc(CUdeviceptr *out, size_t bytes, enum vm_alloc_kind kind, CU
         uint64_t there = vm_chunks_available(d), wanted = vm_pager_wanted(d);
         uint64_t most = !vm_executor_pages(d) ? UINT64_MAX : there > wanted ? there - wanted : 0;
         vm_pager_fill(d, b->first, b->last - b->first + 1, &most);
+        vm_block_unseal(d, b); /* where it takes over pages; if refused, its first write tries again */
     } else {
         vm_log(ALLOC_REFUSED, (unsigned long long)bytes, (unsigned long long)(d->block_bytes >> 20),
                (unsigned long long)((d->max_chunks << d->page_shift) >> 20),

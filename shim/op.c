@@ -38,7 +38,7 @@ void vm_op_init(struct vm_op *op, enum vm_op_kind kind, CUstream stream, bool pe
     op->stream_state = NULL;
     op->start = NULL;
     op->timed_id = 0;
-    op->lost = op->entered = op->captured = false;
+    op->lost = op->entered = op->captured = op->described = false;
     op->sig = vm_hash64(kind + 1u);
 }
 
@@ -276,6 +276,8 @@ static void note_op(struct vm_device *d, struct vm_op *op, struct vm_stream *s)
     vm_stream_issued(s, op->g);
     if (op->host_visible)
         s->host_visible_g = op->g;
+    if ((op->kind == VM_OP_LAUNCH && !op->described) || op->kind == VM_OP_GRAPH)
+        d->opaque_g = op->g;
     for (unsigned i = 0; i < op->nacc; i++) {
         struct vm_block *b = &d->blocks[op->acc[i].block];
         bool write = (op->acc[i].mode & VM_WRITE) != 0;

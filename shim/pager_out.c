@@ -20,12 +20,19 @@ static uint32_t run_limit(const struct vm_device *d)
     return n < 1 ? 1 : n > 64 ? 64 : (uint32_t)n;
 }
 
+/* Does the host slot hold the contents as the last write that was seen left them? */
+static bool slot_fits(const struct vm_device *d, uint64_t page)
+{
+    const struct vm_page *pg = &d->pages[page];
+    return pg->host != VM_NO && pg->copied_g != 0 && pg->copied_g >= vm_page_written(d, page);
+}
+
 /* Does the host slot hold what the page holds? Not if it could have been written since: an
  * operation may write through an address that nobody saw, which only a sealed page stops. */
 static bool host_holds(const struct vm_device *d, uint64_t page)
 {
     const struct vm_page *pg = &d->pages[page];
-    return pg->host != VM_NO && pg->sealed && pg->copied_g >= vm_page_written(d, page);
+    return pg->sealed && slot_fits(d, page);
 }
 
 int vm_pager_out(struct vm_device *d, uint64_t page, uint64_t g, bool drop)
@@ -105,7 +112,7 @@ static enum leaving judge(struct vm_device *d, uint64_t page, uint64_t g)
         return LEAVE_BARE;
     if (host_holds(d, page))
         return LEAVE_BARE;
-    pg->reseal |= pg->host != VM_NO && pg->copied_g >= vm_page_written(d, page);
+    pg->reseal |= slot_fits(d, page);
     return get_host_slot(d, page) ? LEAVE_COPY : LEAVE_CANCEL;
 }
 
@@ -157,7 +164,7 @@ static void leave_copy(struct vm_device *d, uint64_t page, uint32_t n, uint64_t 
     if (r == CUDA_SUCCESS) {
         for (uint64_t p = page; p < page + n; p++) {
             vm_page_set_state(d, p, VM_PG_LEAVING);
-            d->pages[p].copied_g = vm_page_written(d, p);
+            d->pages[p].copied_g = vm_page_written(d, p) ? vm_page_written(d, p) : 1;
         }
         d->out_bytes += (uint64_t)n << d->page_shift;
         vm_copy_begun(d, true, n);

@@ -37,7 +37,7 @@ static void pass_block(struct vm_device *d, const struct vm_op_access *a, bool c
     const struct vm_block *b = &d->blocks[a->block];
     /* Only of pages that hold nothing else may the old contents be given up. */
     bool overwritten =
-        (!captured && (a->mode & VM_TOTAL) != 0) || b->regenerating || b->write_g == 0;
+        (!captured && (a->mode & VM_TOTAL) != 0) || b->regenerating || !vm_block_written(d, b);
     if (vm_block_resident(d, b))
         return;
     if (vm_pager_fill(d, b->first, b->last - b->first + 1, &p->most) == 0)
@@ -169,21 +169,28 @@ static void begin_anew(struct vm_device *d)
     d->ahead_ns = d->copied_ns[0] = d->copied_ns[1] = 0;
 }
 
+CUresult vm_block_unseal(struct vm_device *d, const struct vm_block *b)
+{
+    CUresult r = CUDA_SUCCESS;
+    if (!vm_block_sealed(d, b))
+        return r;
+    for (uint64_t p = b->first, k; p <= b->last && r == CUDA_SUCCESS; p += k ? k : 1) {
+        for (k = 0; p + k <= b->last; k++)
+            if (!d->pages[p + k].sealed || d->pages[p + k].state != VM_PG_RESIDENT)
+                break;
+        if (k > 0)
+            r = vm_pages_access(d, p, k, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    }
+    return r;
+}
+
 /* What the operation writes may be written. In a graph it may be at any time. */
 static CUresult unseal(struct vm_device *d, const struct vm_op *op)
 {
     CUresult r = CUDA_SUCCESS;
-    for (unsigned i = 0; i < op->nacc; i++) {
-        const struct vm_block *b = &d->blocks[op->acc[i].block];
-        if (!(op->captured || (op->acc[i].mode & VM_WRITE)) || !vm_block_sealed(d, b))
-            continue;
-        for (uint64_t p = b->first, k; p <= b->last && r == CUDA_SUCCESS; p += k ? k : 1) {
-            for (k = 0; p + k <= b->last && d->pages[p + k].sealed; k++)
-                ;
-            if (k > 0)
-                r = vm_pages_access(d, p, k, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-        }
-    }
+    for (unsigned i = 0; i < op->nacc && r == CUDA_SUCCESS; i++)
+        if (op->captured || (op->acc[i].mode & VM_WRITE))
+            r = vm_block_unseal(d, &d->blocks[op->acc[i].block]);
     return r;
 }
 

@@ -9,6 +9,9 @@
  * waiting. CUDA_ERROR_OUT_OF_MEMORY when the operation's blocks cannot be resident together. */
 CUresult vm_make_resident(struct vm_device *d, struct vm_op *op, struct vm_stream *s);
 
+/* What is resident of the block may be written again. The driver's error, if it refuses. */
+CUresult vm_block_unseal(struct vm_device *d, const struct vm_block *b);
+
 /* Before an operation of about next_ns is issued while pages wait to be moved: where unmapping
  * waits for the device, the host stays near it, or everything that waits would come late. Lock as
  * above. */

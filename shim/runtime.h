@@ -90,6 +90,7 @@ struct vm_op {
     } * acc, inline_acc[VM_OP_INLINE_ACCESSES];
     unsigned nacc, cap;
     uint8_t layer, flags; /* filled in from the library call in progress */
+    bool described;       /* there is one, which says what its launches use */
     /* the runtime's own state between before and after */
     uint64_t g;          /* serial number on its device */
     uint64_t planned_ns; /* how long the plan expects it to take; 0: not known */

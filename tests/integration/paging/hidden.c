@@ -3,7 +3,8 @@
  *
  *   hidden BLOCKS BYTES ROUNDS
  *
- * The first block leaves and comes back ROUNDS times before the write; 0: the write comes before anything left. Ends with "hidden: written" where the write is there after
+ * The first block leaves and comes back ROUNDS times before the write; 0: the write comes before anything left;
+ * "fresh": the write is the first into a block that takes the place of one that came back. Ends with "hidden: written" where the write is there after
  * the block left and came back, "hidden: fault" where the kernel was stopped, or a line that says what is
  * wrong. */
 #include <cuda.h>
@@ -62,7 +63,8 @@ int main(int argc, char **argv)
     if (argc != 4)
         return 2;
     size_t n = strtoul(argv[1], NULL, 10), bytes = strtoul(argv[2], NULL, 10);
-    size_t rounds = strtoul(argv[3], NULL, 10);
+    int fresh = strcmp(argv[3], "fresh") == 0;
+    size_t rounds = fresh ? 3 : strtoul(argv[3], NULL, 10);
     CUcontext ctx;
     CUmodule module;
     CUfunction poke;
@@ -82,6 +84,15 @@ int main(int argc, char **argv)
     for (size_t k = 0; k < rounds; k++)
         for (size_t i = n; i-- > 0;)
             expect(block[i], (int)i + 1, host, bytes, "before");
+    if (fresh) {
+        CUdeviceptr old = block[0];
+        CHECK(cuMemFree(old));
+        CHECK(cuMemAlloc(&block[0], bytes));
+        if (block[0] != old) {
+            printf("hidden: the new block is elsewhere\n");
+            return 1;
+        }
+    }
     struct args a = {block[0] ^ MASK, bytes};
     void *args[] = {&a.masked, &a.bytes};
     CHECK(cuLaunchKernel(poke, 1, 1, 1, 32, 1, 1, 0, NULL, args, NULL));

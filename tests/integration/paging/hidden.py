@@ -19,7 +19,7 @@ def ends(rounds, **env):
 
 for backend in ("registered", "numa"):
     small = {"VMEM_BUDGET": 4 * BLOCK, "VMEM_BACKEND": backend}
-    for rounds, wanted in ((0, "written"), (1, "written"), (3, "fault")):
+    for rounds, wanted in ((0, "written"), (1, "written"), (3, "fault"), ("fresh", "written")):
         said = ends(rounds, **small)
         check(said == f"hidden: {wanted}", f"{backend}, after {rounds} rounds: {said}")
 said = ends(3, VMEM_BUDGET=(BLOCKS + 4) * BLOCK)
