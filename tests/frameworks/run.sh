@@ -35,6 +35,7 @@ environment() {
     echo "$folder/bin/python"
 }
 
+[ "${1:-}" != --list ] || exec python3 rows.py --python python3 $old --list
 # shellcheck disable=SC2086
 python=${given:-$(environment $packages)}
 if [ "${1:-}" = --print-python ]; then
