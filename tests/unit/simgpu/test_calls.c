@@ -61,16 +61,16 @@ Test(calls, every_error_has_a_name)
 static void refused(void)
 {
     OK(cuInit(0));
-    CUarray a;
-    CUDA_ARRAY_DESCRIPTOR d = {0};
-    cr_assert_eq(cuArrayCreate(&a, &d), CUDA_ERROR_NOT_SUPPORTED);
+    CUmipmappedArray a;
+    CUDA_ARRAY3D_DESCRIPTOR d = {0};
+    cr_assert_eq(cuMipmappedArrayCreate(&a, &d, 1), CUDA_ERROR_NOT_SUPPORTED);
 }
 Test(calls, what_is_not_modelled_says_so)
 {
     int status;
     const char *text = gpu_stderr_of(refused, &status);
     cr_assert_eq(status, 0);
-    cr_assert(strstr(text, "cuArrayCreate_v2 is not modelled"), "%s", text);
+    cr_assert(strstr(text, "cuMipmappedArrayCreate is not modelled"), "%s", text);
 }
 
 static void bad_preset(void)
