@@ -109,25 +109,31 @@ CUresult door_cuStreamBatchMemOp_v2(vm_fn_cuStreamBatchMemOp_v2 real, bool per_t
 
 /* ---- captures ---------------------------------------------------------------------------------*/
 
-static CUresult begun(CUresult r, CUstream stream, bool per_thread)
+/* The stream counts as capturing before it is: in between, a thread that moves pages would make it wait. */
+static bool soon(CUstream stream, bool per_thread)
 {
-    if (r == CUDA_SUCCESS)
-        vm_rt_capture_begin(vm_stream_of(stream, per_thread));
+    return vm_rt_capture_soon(vm_stream_of(stream, per_thread));
+}
+
+static CUresult begun(CUresult r, bool begins, CUstream stream, bool per_thread)
+{
+    if (r != CUDA_SUCCESS && begins)
+        vm_rt_capture_end(vm_stream_of(stream, per_thread), NULL);
     return r;
 }
 
 CUresult door_cuStreamBeginCapture(vm_fn_cuStreamBeginCapture real, bool per_thread,
                                    CUstream hStream)
 {
-    vm_rt_capture_soon(vm_stream_of(hStream, per_thread));
-    return begun(real(hStream), hStream, per_thread);
+    bool begins = soon(hStream, per_thread);
+    return begun(real(hStream), begins, hStream, per_thread);
 }
 
 CUresult door_cuStreamBeginCapture_v2(vm_fn_cuStreamBeginCapture_v2 real, bool per_thread,
                                       CUstream hStream, CUstreamCaptureMode mode)
 {
-    vm_rt_capture_soon(vm_stream_of(hStream, per_thread));
-    return begun(real(hStream, mode), hStream, per_thread);
+    bool begins = soon(hStream, per_thread);
+    return begun(real(hStream, mode), begins, hStream, per_thread);
 }
 
 CUresult door_cuStreamBeginCaptureToGraph(vm_fn_cuStreamBeginCaptureToGraph real, bool per_thread,
@@ -136,8 +142,8 @@ CUresult door_cuStreamBeginCaptureToGraph(vm_fn_cuStreamBeginCaptureToGraph real
                                           const CUgraphEdgeData *dependencyData,
                                           size_t numDependencies, CUstreamCaptureMode mode)
 {
-    vm_rt_capture_soon(vm_stream_of(hStream, per_thread));
-    return begun(real(hStream, hGraph, dependencies, dependencyData, numDependencies, mode),
+    bool begins = soon(hStream, per_thread);
+    return begun(real(hStream, hGraph, dependencies, dependencyData, numDependencies, mode), begins,
                  hStream, per_thread);
 }
 

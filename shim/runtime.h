@@ -167,13 +167,12 @@ void vm_rt_poke(void);
 
 /* ---- capture and graphs ---------------------------------------------------------------------- */
 
-/* A capture is about to begin on `s`: what streams have under way can be waited for only from marks
- * left now. */
-void vm_rt_capture_soon(CUstream s);
-/* A capture begins on `s` (after success) / ended (`graph` NULL: it was invalidated). While one is
- * open the runtime records and moves nothing by itself. Blocks named in a capture, or by a node of
- * a graph, stay on the device until the graph and all executables made from it are gone. */
-void vm_rt_capture_begin(CUstream s);
+/* A capture is about to begin on `s`, which counts as capturing from now on: what streams have under way can be
+ * waited for only from marks left now. False: it was capturing before, or nothing is known of it. */
+bool vm_rt_capture_soon(CUstream s);
+/* It ended (`graph` NULL: it was invalidated, or did not begin after all). While one is open the runtime
+ * records and moves nothing by itself. Blocks named in a capture, or by a node of a graph, stay on the
+ * device until the graph and all executables made from it are gone. */
 void vm_rt_capture_end(CUstream s, CUgraph graph);
 bool vm_rt_capturing(CUstream s);
 /* From now on vm_rt_alloc serves VM_ALLOC_SYNC also while a capture is open, where the driver would refuse

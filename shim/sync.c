@@ -128,30 +128,22 @@ void vm_rt_stream_destroyed(CUstream s)
 
 /* ---- captures -------------------------------------------------------------------------------- */
 
-void vm_rt_capture_soon(CUstream s)
+bool vm_rt_capture_soon(CUstream s)
 {
     struct vm_device *d = vm_device_default();
     if (!d)
-        return;
+        return false;
     pthread_mutex_lock(&d->lock);
-    vm_stream_get(d, s,
-                  s == CU_STREAM_PER_THREAD); /* a stream that is new to us may get waits of ours */
-    vm_streams_tick(d);
-    pthread_mutex_unlock(&d->lock);
-}
-
-void vm_rt_capture_begin(CUstream s)
-{
-    struct vm_device *d = vm_device_default();
-    if (!d)
-        return;
-    pthread_mutex_lock(&d->lock);
+    /* a stream that is new to us may get waits of ours */
     struct vm_stream *st = vm_stream_get(d, s, s == CU_STREAM_PER_THREAD);
-    if (st && !st->capturing) {
+    vm_streams_tick(d);
+    bool begins = st && !st->capturing;
+    if (begins) {
         st->capturing = true;
         d->captures++;
     }
     pthread_mutex_unlock(&d->lock);
+    return begins;
 }
 
 /* Streams that joined the capture left it with the one that began it. */

@@ -396,8 +396,11 @@ static void graphs(void)
     int number = 5;
     struct tail tail = {1, b, {2, 3}};
     void *params[] = {&a, &number, &tail};
+    if (cuStreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS) /* none of the legacy stream */
+        exit(1);
+    EXPECT("capture_soon;capture_end nothing;");
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    EXPECT("capture_begin;");
+    EXPECT("capture_soon;");
     OK(cuLaunchKernel(mixed_fn, 2, 1, 1, 32, 1, 1, 0, stream, params, NULL));
     look();
     OK(cuStreamEndCapture(stream, &graph));

@@ -341,13 +341,11 @@ void vm_rt_poke(void)
 {
     note("poke");
 }
-void vm_rt_capture_soon(CUstream s)
+bool vm_rt_capture_soon(CUstream s)
 {
-}
-
-void vm_rt_capture_begin(CUstream s)
-{
-    note("capture_begin");
+    (void)s;
+    note("capture_soon");
+    return true;
 }
 void vm_rt_capture_end(CUstream s, CUgraph graph)
 {
