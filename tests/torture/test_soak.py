@@ -65,6 +65,7 @@ def no_replay(folder):
 def main():
     build, a = os.path.abspath(sys.argv[1]), argparse.Namespace(bare=False, torch=False)
     bad = 0
+    soak.STALL = 20  # a fault may make a program hang: another seed shows it
     for rules, wanted in PLANTED.items():
         found = find(build, a, rules, wanted)
         print(f"{rules}: {found or 'not found in %d seeds' % SEEDS}")
