@@ -40,14 +40,8 @@ static uint32_t grain_of(const struct work *w)
 
 static int add_move(struct work *w, struct vm_move mv)
 {
-    if (w->n == w->cap) {
-        size_t n = w->cap ? 2 * w->cap : 256;
-        struct vm_move *p = realloc(w->moves, n * sizeof *p);
-        if (!p)
-            return VM_ENOMEM;
-        w->moves = p;
-        w->cap = n;
-    }
+    if (VM_GROW(w->moves, w->cap, w->n + 1))
+        return VM_ENOMEM;
     w->moves[w->n++] = mv;
     return VM_OK;
 }
@@ -603,9 +597,8 @@ static int play_evictions(struct work *w, const double *end_ns, bool early)
     p.early = calloc(w->nev + 1, sizeof *p.early);
     if (p.dirty && p.early)
         rc = find_chances(&p, early);
-    for (p.round = early ? 0 : 1; p.round < 2 && !rc; p.round++) {
+    for (p.round = early ? 0 : 1; p.round < 2 && !rc; p.round++)
         rc = play_round(&p, grain_of(w));
-    }
     vm_use_heap_fini(&p.ready);
     free(p.c);
     free(p.dirty);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "chunk_pool.h"
+#include "grow.h"
 #include "host_pool.h"
 #include "pager.h"
 
@@ -36,18 +37,11 @@ static uint32_t block_slot(struct vm_device *d)
 {
     if (d->nfree_blocks > 0)
         return d->free_blocks[--d->nfree_blocks];
-    if (d->nblocks == d->cap_blocks) {
-        uint32_t cap = d->cap_blocks ? d->cap_blocks * 2 : 1024;
-        struct vm_block *b = realloc(d->blocks, cap * sizeof *b);
-        if (!b)
-            return VM_NO;
-        d->blocks = b;
-        uint32_t *f = realloc(d->free_blocks, cap * sizeof *f);
-        if (!f)
-            return VM_NO;
-        d->free_blocks = f;
-        d->cap_blocks = cap;
-    }
+    size_t cap = d->cap_blocks, cap_free = cap;
+    if (VM_GROW(d->blocks, cap, d->nblocks + (size_t)1) != 0 ||
+        VM_GROW(d->free_blocks, cap_free, d->nblocks + (size_t)1) != 0)
+        return VM_NO;
+    d->cap_blocks = (uint32_t)cap;
     return d->nblocks++;
 }
 
@@ -55,18 +49,11 @@ static uint32_t share_new(struct vm_device *d)
 {
     if (d->nspare_shares > 0) /* empty since its last block went */
         return d->spare_shares[--d->nspare_shares];
-    if (d->nshares == d->cap_shares) {
-        uint32_t cap = d->cap_shares ? d->cap_shares * 2 : 64;
-        struct vm_share *s = realloc(d->shares, cap * sizeof *s);
-        if (!s)
-            return VM_NO;
-        d->shares = s;
-        uint32_t *f = realloc(d->spare_shares, cap * sizeof *f);
-        if (!f)
-            return VM_NO;
-        d->spare_shares = f;
-        d->cap_shares = cap;
-    }
+    size_t cap = d->cap_shares, cap_spare = cap;
+    if (VM_GROW(d->shares, cap, d->nshares + (size_t)1) != 0 ||
+        VM_GROW(d->spare_shares, cap_spare, d->nshares + (size_t)1) != 0)
+        return VM_NO;
+    d->cap_shares = (uint32_t)cap;
     return vm_share_new(&d->shares[d->nshares], granules(d)) == 0 ? d->nshares++ : VM_NO;
 }
 
@@ -174,6 +161,11 @@ static bool end_sealed(const struct vm_device *d, uint64_t page)
 bool vm_block_sealed(const struct vm_device *d, const struct vm_block *b)
 {
     return b->sealed > 0 || end_sealed(d, b->first) || end_sealed(d, b->last);
+}
+
+bool vm_block_ready(const struct vm_device *d, const struct vm_block *b, bool write)
+{
+    return vm_block_resident(d, b) && !(write && vm_block_sealed(d, b));
 }
 
 /* Calls are made for the one or two shared pages of a block. */

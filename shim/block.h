@@ -35,6 +35,8 @@ void vm_page_set_sealed(struct vm_device *d, uint64_t page, bool sealed);
 bool vm_block_resident(const struct vm_device *d, const struct vm_block *b);
 /* Is any of its pages sealed? Then no operation may write it. */
 bool vm_block_sealed(const struct vm_device *d, const struct vm_block *b);
+/* Can an operation begin that uses the block, and writes it if `write`? */
+bool vm_block_ready(const struct vm_device *d, const struct vm_block *b, bool write);
 /* Pin or unpin all pages of a block for an operation (sticky = false) or for good. */
 void vm_block_pin(struct vm_device *d, struct vm_block *b, bool sticky);
 void vm_block_unpin(struct vm_device *d, struct vm_block *b, bool sticky);

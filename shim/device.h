@@ -27,6 +27,11 @@
 #define VM_GRANULE     512u /* allocations are aligned to this */
 #define VM_MAX_DEVICES 16
 
+/* vm_device.patience_ns of an operation that cannot begin otherwise: as long as it takes once the device is idle, or
+ * even where it never is. */
+#define VM_UNTIL_IDLE (UINT64_MAX - 1)
+#define VM_FOR_EVER   UINT64_MAX
+
 enum vm_page_state {
     VM_PG_EMPTY = 0, /* no chunk, no contents                                         */
     VM_PG_RESIDENT,  /* mapped: read-only if sealed, else read-write                  */
@@ -156,7 +161,8 @@ struct vm_host_pool {
         char *base;
         uint32_t first; /* its first slot */
     } *arenas;          /* in order */
-    unsigned narenas, cap_arenas;
+    unsigned narenas;
+    size_t cap_arenas;
     uint32_t nslots, in_use, peak;
     uint32_t *free_slots;
     uint32_t nfree, cap_free;

@@ -5,6 +5,7 @@
 
 #include "config.h"
 #include "driver.h"
+#include "grow.h"
 #include "log.h"
 
 /* An arena is at most 1 GiB (registering holds a driver lock that slows the program's own calls:
@@ -25,14 +26,8 @@ static bool add_registered(struct vm_device *d, uint32_t n)
 {
     struct vm_host_pool *h = &d->host;
     size_t bytes = (size_t)n * d->page_bytes;
-    if (h->narenas == h->cap_arenas) {
-        unsigned cap = h->cap_arenas ? 2 * h->cap_arenas : 64;
-        struct vm_arena *more = realloc(h->arenas, cap * sizeof *more);
-        if (!more)
-            return false;
-        h->arenas = more;
-        h->cap_arenas = cap;
-    }
+    if (VM_GROW(h->arenas, h->cap_arenas, h->narenas + (size_t)1) != 0)
+        return false;
     char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                    -1, 0);
     if (p == MAP_FAILED)

@@ -259,7 +259,7 @@ void vm_rt_trim(void)
     bool pushed = vm_ctx_enter(d);
     vm_pager_recycle(d, UINT64_MAX);
     /* Nobody waits for it: what the device still uses stays. */
-    d->patience_ns = UINT64_MAX - 1;
+    d->patience_ns = VM_UNTIL_IDLE;
     while (vm_pager_pump(d))
         ;
     d->patience_ns = 0;
@@ -308,8 +308,7 @@ static void fetch(CUdeviceptr p, bool stay)
         op.nacc = 1;
         vm_block_pin(d, &d->blocks[i], stay);
         d->blocks[i].escaped = stay;
-        if ((!vm_block_resident(d, &d->blocks[i]) || vm_block_sealed(d, &d->blocks[i])) &&
-            vm_make_resident(d, &op, s) != CUDA_SUCCESS)
+        if (!vm_block_ready(d, &d->blocks[i], true) && vm_make_resident(d, &op, s) != CUDA_SUCCESS)
             vm_log(PIN_FAILED, (unsigned long long)d->blocks[i].size);
         if (!stay)
             vm_block_unpin(d, &d->blocks[i], false);

@@ -163,9 +163,7 @@ static bool all_resident(struct vm_device *d, const struct vm_op *op, const stru
 {
     for (unsigned i = 0; i < op->nacc; i++) {
         const struct vm_block *b = &d->blocks[op->acc[i].block];
-        bool write = op->captured || (op->acc[i].mode & VM_WRITE);
-        if (!vm_block_resident(d, b) || b->fence_g > s->joined_g ||
-            (write && vm_block_sealed(d, b)))
+        if (!vm_block_ready(d, b, vm_op_writes(op, i)) || b->fence_g > s->joined_g)
             return false;
     }
     return true;

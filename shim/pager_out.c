@@ -163,8 +163,9 @@ static void leave_copy(struct vm_device *d, uint64_t page, uint32_t n, uint64_t 
         r = CUDA_ERROR_UNKNOWN;
     if (r == CUDA_SUCCESS) {
         for (uint64_t p = page; p < page + n; p++) {
+            uint64_t written = vm_page_written(d, p);
             vm_page_set_state(d, p, VM_PG_LEAVING);
-            d->pages[p].copied_g = vm_page_written(d, p) ? vm_page_written(d, p) : 1;
+            d->pages[p].copied_g = written ? written : 1;
         }
         d->out_bytes += (uint64_t)n << d->page_shift;
         vm_copy_begun(d, true, n);
@@ -312,19 +313,13 @@ static void gone(struct vm_device *d, uint64_t page)
     vm_page_forget_host(d, page);
 }
 
-/* It stays after all: an operation wants it, or the driver refused. */
-static void stay(struct vm_device *d, uint64_t page)
-{
-    vm_page_set_state(d, page, VM_PG_RESIDENT);
-}
-
 /* Unmapping may wait for all work of the device, copies included (facts on synchronisation), so it
  * is done in one go, when the device has nothing to do that matters: d->patience_ns is what an idle
  * device may wait for copies in flight. Where unmapping was seen not to wait, it is done at once.
  */
 static bool may_unmap(struct vm_device *d)
 {
-    if (!d->unmap_waits || d->patience_ns == UINT64_MAX)
+    if (!d->unmap_waits || d->patience_ns == VM_FOR_EVER)
         return true;
     if (d->missing > d->unmap_wait.count + d->nfree_chunks && d->out_flight.count > 0)
         return false; /* an operation needs more than that: once is better than twice */
@@ -349,7 +344,7 @@ bool vm_pager_pump_unmap(struct vm_device *d)
         if (!still_leaving(d, &w->items[i]))
             continue;
         if (!may_go(d, page)) {
-            stay(d, page);
+            vm_page_set_state(d, page, VM_PG_RESIDENT); /* an operation wants it: it stays after all */
             continue;
         }
         while (i + n < w->count && w->items[i + n].page == page + n &&
@@ -363,7 +358,7 @@ bool vm_pager_pump_unmap(struct vm_device *d)
             if (ok)
                 gone(d, p);
             else
-                stay(d, p);
+                vm_page_set_state(d, p, VM_PG_RESIDENT);
         }
     }
     w->count = 0;

@@ -9,8 +9,8 @@
 #include "host_pool.h"
 #include "learn.h"
 
-/* An operation this many times as long as a copy is long: copies keep clear of its end. Before
- * shorter ones they do not, or the link would stand still too often. */
+/* An operation this many times as long as a copy is long: copies keep clear of its end. Before shorter
+ * ones they do not, or the link would stand still too often. */
 #define VM_LONG 4
 
 static uint64_t copy_ns(const struct vm_device *d, bool out, uint64_t n)
@@ -22,10 +22,9 @@ static uint64_t copy_ns(const struct vm_device *d, bool out, uint64_t n)
 bool vm_copy_may_begin(const struct vm_device *d, bool out, uint64_t n)
 {
     uint64_t ns = copy_ns(d, out, n);
-    if (!d->unmap_waits || d->patience_ns == UINT64_MAX || !vm_executor_spares_link(d))
+    if (!d->unmap_waits || d->patience_ns == VM_FOR_EVER || !vm_executor_spares_link(d))
         return true;
-    if (d->patience_ns ==
-        UINT64_MAX - 1) /* the host waits: perhaps only for pages to be unmapped */
+    if (d->patience_ns == VM_UNTIL_IDLE) /* the host waits: perhaps only for pages to be unmapped */
         return !out || d->missing == 0 || d->missing > d->unmap_wait.count + d->dead_wait.count;
     if (d->rest_ns >= VM_LONG * ns)
         return false;

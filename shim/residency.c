@@ -184,12 +184,12 @@ CUresult vm_block_unseal(struct vm_device *d, const struct vm_block *b)
     return r;
 }
 
-/* What the operation writes may be written. In a graph it may be at any time. */
+/* What the operation writes may be written. */
 static CUresult unseal(struct vm_device *d, const struct vm_op *op)
 {
     CUresult r = CUDA_SUCCESS;
     for (unsigned i = 0; i < op->nacc && r == CUDA_SUCCESS; i++)
-        if (op->captured || (op->acc[i].mode & VM_WRITE))
+        if (vm_op_writes(op, i))
             r = vm_block_unseal(d, &d->blocks[op->acc[i].block]);
     return r;
 }
@@ -208,7 +208,7 @@ CUresult vm_make_resident(struct vm_device *d, struct vm_op *op, struct vm_strea
             break;
         /* It cannot begin without: an idle device may wait as long as it takes; a busy one only
          * when it does not come to rest. */
-        d->patience_ns = times > VM_RESTLESS ? UINT64_MAX : UINT64_MAX - 1;
+        d->patience_ns = times > VM_RESTLESS ? VM_FOR_EVER : VM_UNTIL_IDLE;
         if (vm_pager_pump(d))
             times = 0;
         else
@@ -274,7 +274,7 @@ uint64_t vm_make_free(struct vm_device *d, uint64_t chunks)
         uint64_t coming = vm_pager_leaving(d) + d->nfree_chunks;
         if (coming < chunks && vm_pager_evict(d, chunks - coming) == 0 && vm_pager_leaving(d) == 0)
             break;
-        d->patience_ns = UINT64_MAX;
+        d->patience_ns = VM_FOR_EVER;
         if (!vm_pager_pump(d))
             pause_unlocked(d, times++);
     }

@@ -3,11 +3,18 @@
 #define VM_SHIM_RESIDENCY_H
 
 #include "device.h"
+#include "runtime.h"
 
 /* Every page of every block of *op becomes resident and the stream ordered behind whoever used the
  * memory before. The blocks are pinned already. Called with the lock, which is given up while
  * waiting. CUDA_ERROR_OUT_OF_MEMORY when the operation's blocks cannot be resident together. */
 CUresult vm_make_resident(struct vm_device *d, struct vm_op *op, struct vm_stream *s);
+
+/* May the operation write its i-th block? In a graph it may at any time. */
+static inline bool vm_op_writes(const struct vm_op *op, unsigned i)
+{
+    return op->captured || (op->acc[i].mode & VM_WRITE) != 0;
+}
 
 /* What is resident of the block may be written again. The driver's error, if it refuses. */
 CUresult vm_block_unseal(struct vm_device *d, const struct vm_block *b);

@@ -39,7 +39,7 @@ static void work_until(struct vm_device *d, done_fn done, void *what)
     }
     bool pushed = vm_ctx_enter(d);
     for (unsigned times = 0; vm_pager_busy(d) && d->broken == CUDA_SUCCESS && !done(d, what);) {
-        d->patience_ns = UINT64_MAX - 1;
+        d->patience_ns = VM_UNTIL_IDLE;
         if (vm_pager_pump(d)) {
             times = 0;
             continue;
