@@ -1,6 +1,6 @@
-/* Texture objects over linear memory and arrays, and surface objects: what a program says of them is kept
- * and given back. Nothing fetches through them here: a kernel's body knows the memory behind its objects
- * by itself. */
+/* Texture objects over linear memory and arrays, and surface objects: what a program says of them
+ * is kept and given back. Nothing fetches through them here: a kernel's body knows the memory
+ * behind its objects by itself. */
 #include "array.h"
 
 #include <stdlib.h>
@@ -8,17 +8,48 @@
 #define ALIGNMENT       512u /* as device attributes say */
 #define PITCH_ALIGNMENT 32u
 
-struct texture {
+/* What is behind a texture or a surface object. */
+struct object {
     CUDA_RESOURCE_DESC resource;
-    CUDA_TEXTURE_DESC texture;
+    CUDA_TEXTURE_DESC texture; /* textures only, as is the view */
     CUDA_RESOURCE_VIEW_DESC view;
     bool viewed;
 };
 
-static struct texture *texture_of(CUtexObject o)
+static struct object *object_of(enum sg_handle_type t, unsigned long long handle)
 {
-    void *p = (void *)(uintptr_t)o;
-    return sg_handle_is(SG_H_TEXTURE, p) ? p : NULL;
+    void *p = (void *)(uintptr_t)handle;
+    return sg_handle_is(t, p) ? p : NULL;
+}
+
+static struct object *object_new(enum sg_handle_type t, const CUDA_RESOURCE_DESC *resource,
+                                 unsigned long long *handle)
+{
+    struct object *o = calloc(1, sizeof *o);
+    if (!o)
+        return NULL;
+    o->resource = *resource;
+    sg_handle_add(t, o);
+    *handle = (unsigned long long)(uintptr_t)o;
+    return o;
+}
+
+static CUresult object_destroy(enum sg_handle_type t, unsigned long long handle)
+{
+    struct object *o = object_of(t, handle);
+    SG_CHECK(o, CUDA_ERROR_INVALID_VALUE);
+    sg_handle_drop(t, o);
+    free(o);
+    return CUDA_SUCCESS;
+}
+
+static CUresult object_resource(CUDA_RESOURCE_DESC *out, enum sg_handle_type t,
+                                unsigned long long handle)
+{
+    const struct object *o = object_of(t, handle);
+    SG_CHECK(out && o, CUDA_ERROR_INVALID_VALUE);
+    *out = o->resource;
+    return CUDA_SUCCESS;
 }
 
 static bool readable(int device, uint64_t at, size_t bytes)
@@ -64,62 +95,42 @@ SG_CALL(cuTexObjectCreate,
     SG_CHECK(!view || resource->resType == CU_RESOURCE_TYPE_ARRAY, CUDA_ERROR_INVALID_VALUE);
     SG_TRY(sg_current(&c));
     SG_TRY(check_resource(c->device, resource));
-    struct texture *t = calloc(1, sizeof *t);
-    SG_CHECK(t, CUDA_ERROR_OUT_OF_MEMORY);
-    t->resource = *resource;
-    t->texture = *texture;
-    t->viewed = view != NULL;
+    struct object *o = object_new(SG_H_TEXTURE, resource, out);
+    SG_CHECK(o, CUDA_ERROR_OUT_OF_MEMORY);
+    o->texture = *texture;
+    o->viewed = view != NULL;
     if (view)
-        t->view = *view;
-    sg_handle_add(SG_H_TEXTURE, t);
-    *out = (CUtexObject)(uintptr_t)t;
+        o->view = *view;
     return CUDA_SUCCESS;
 }
 
 SG_CALL(cuTexObjectDestroy, (CUtexObject o), (o))
 {
-    struct texture *t = texture_of(o);
-    SG_CHECK(t, CUDA_ERROR_INVALID_VALUE);
-    sg_handle_drop(SG_H_TEXTURE, t);
-    free(t);
-    return CUDA_SUCCESS;
+    return object_destroy(SG_H_TEXTURE, o);
 }
 
 SG_CALL(cuTexObjectGetResourceDesc, (CUDA_RESOURCE_DESC * out, CUtexObject o), (out, o))
 {
-    const struct texture *t = texture_of(o);
-    SG_CHECK(out && t, CUDA_ERROR_INVALID_VALUE);
-    *out = t->resource;
+    return object_resource(out, SG_H_TEXTURE, o);
+}
+
+SG_CALL(cuTexObjectGetTextureDesc, (CUDA_TEXTURE_DESC * out, CUtexObject h), (out, h))
+{
+    const struct object *o = object_of(SG_H_TEXTURE, h);
+    SG_CHECK(out && o, CUDA_ERROR_INVALID_VALUE);
+    *out = o->texture;
     return CUDA_SUCCESS;
 }
 
-SG_CALL(cuTexObjectGetTextureDesc, (CUDA_TEXTURE_DESC * out, CUtexObject o), (out, o))
+SG_CALL(cuTexObjectGetResourceViewDesc, (CUDA_RESOURCE_VIEW_DESC * out, CUtexObject h), (out, h))
 {
-    const struct texture *t = texture_of(o);
-    SG_CHECK(out && t, CUDA_ERROR_INVALID_VALUE);
-    *out = t->texture;
-    return CUDA_SUCCESS;
-}
-
-SG_CALL(cuTexObjectGetResourceViewDesc, (CUDA_RESOURCE_VIEW_DESC * out, CUtexObject o), (out, o))
-{
-    const struct texture *t = texture_of(o);
-    SG_CHECK(out && t && t->viewed, CUDA_ERROR_INVALID_VALUE);
-    *out = t->view;
+    const struct object *o = object_of(SG_H_TEXTURE, h);
+    SG_CHECK(out && o && o->viewed, CUDA_ERROR_INVALID_VALUE);
+    *out = o->view;
     return CUDA_SUCCESS;
 }
 
 /* ---- surfaces: arrays that were made for them ---- */
-struct surface {
-    CUDA_RESOURCE_DESC resource;
-};
-
-static struct surface *surface_of(CUsurfObject o)
-{
-    void *p = (void *)(uintptr_t)o;
-    return sg_handle_is(SG_H_SURFACE, p) ? p : NULL;
-}
-
 SG_CALL(cuSurfObjectCreate, (CUsurfObject * out, const CUDA_RESOURCE_DESC *resource),
         (out, resource))
 {
@@ -129,27 +140,15 @@ SG_CALL(cuSurfObjectCreate, (CUsurfObject * out, const CUDA_RESOURCE_DESC *resou
     SG_TRY(sg_current(&c));
     SG_CHECK(sg_array_flags(resource->res.array.hArray) & CUDA_ARRAY3D_SURFACE_LDST,
              CUDA_ERROR_INVALID_VALUE);
-    struct surface *s = malloc(sizeof *s);
-    SG_CHECK(s, CUDA_ERROR_OUT_OF_MEMORY);
-    s->resource = *resource;
-    sg_handle_add(SG_H_SURFACE, s);
-    *out = (CUsurfObject)(uintptr_t)s;
-    return CUDA_SUCCESS;
+    return object_new(SG_H_SURFACE, resource, out) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 SG_CALL(cuSurfObjectDestroy, (CUsurfObject o), (o))
 {
-    struct surface *s = surface_of(o);
-    SG_CHECK(s, CUDA_ERROR_INVALID_VALUE);
-    sg_handle_drop(SG_H_SURFACE, s);
-    free(s);
-    return CUDA_SUCCESS;
+    return object_destroy(SG_H_SURFACE, o);
 }
 
 SG_CALL(cuSurfObjectGetResourceDesc, (CUDA_RESOURCE_DESC * out, CUsurfObject o), (out, o))
 {
-    const struct surface *s = surface_of(o);
-    SG_CHECK(out && s, CUDA_ERROR_INVALID_VALUE);
-    *out = s->resource;
-    return CUDA_SUCCESS;
+    return object_resource(out, SG_H_SURFACE, o);
 }
