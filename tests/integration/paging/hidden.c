@@ -7,11 +7,13 @@
  * "fresh": the write is the first into a block that takes the place of one that came back. Ends with "hidden: written" where the write is there after
  * the block left and came back, "hidden: fault" where the kernel was stopped, or a line that says what is
  * wrong. */
-#include <cuda.h>
 #include <simgpu.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define PROGRAM "hidden"
+#include "program.h"
 
 #define MASK 0x5a5a5a5a5a5a5a5aull
 
@@ -36,27 +38,6 @@ static void body(const struct simgpu_launch *l)
 static const struct simgpu_param params[] = {{0, 8}, {8, 8}};
 static const struct simgpu_kernel kernel = {"poke", params, 2, touches, body, NULL};
 static const struct simgpu_image image = {SIMGPU_IMAGE_MAGIC, SIMGPU_IMAGE_VERSION, 1, &kernel};
-
-static void check(CUresult r, const char *what)
-{
-    const char *name = "?";
-    if (r == CUDA_SUCCESS)
-        return;
-    cuGetErrorName(r, &name);
-    printf("hidden: %s: %s\n", what, name);
-    exit(1);
-}
-#define CHECK(call) check(call, #call)
-
-static void expect(CUdeviceptr p, int byte, unsigned char *host, size_t bytes, const char *when)
-{
-    CHECK(cuMemcpyDtoH(host, p, bytes));
-    for (size_t i = 0; i < bytes; i++)
-        if (host[i] != (unsigned char)byte) {
-            printf("hidden: %s: byte %zu is %d instead of %d\n", when, i, host[i], byte);
-            exit(1);
-        }
-}
 
 int main(int argc, char **argv)
 {

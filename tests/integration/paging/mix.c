@@ -5,13 +5,15 @@
  *
  * Each kernel computes out[i] = 3 * a[i] + b[i] + round over words. In eager mode each output is
  * allocated anew, the block it replaces is freed. Ends with "mix: ok" or the first wrong word. */
-#include <cuda.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "simgpu.h"
+
+#define PROGRAM "mix"
+#include "program.h"
 
 struct args {
     CUdeviceptr out, a, b;
@@ -47,17 +49,6 @@ static void cost(const struct simgpu_launch *l, struct simgpu_work *w)
 static const struct simgpu_param params[] = {{0, 8}, {8, 8}, {16, 8}, {24, 8}, {32, 4}};
 static const struct simgpu_kernel kernels[] = {{"mix_words", params, 5, touches, body, cost}};
 static const struct simgpu_image image = {SIMGPU_IMAGE_MAGIC, SIMGPU_IMAGE_VERSION, 1, kernels};
-
-static void check(CUresult r, const char *what)
-{
-    const char *name = "?";
-    if (r == CUDA_SUCCESS)
-        return;
-    cuGetErrorName(r, &name);
-    printf("mix: %s: %s\n", what, name);
-    exit(1);
-}
-#define CHECK(call) check(call, #call)
 
 static uint64_t rng;
 static uint64_t draw(uint64_t n)

@@ -5,31 +5,12 @@
  *
  * The first cuMemsetD8Async must fail, by a fault of the simulated GPU. Ends with "refused: ok" or a line
  * that says what is wrong. */
-#include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void check(CUresult r, const char *what)
-{
-    const char *name = "?";
-    if (r == CUDA_SUCCESS)
-        return;
-    cuGetErrorName(r, &name);
-    printf("refused: %s: %s\n", what, name);
-    exit(1);
-}
-#define CHECK(call) check(call, #call)
-
-static void expect(CUdeviceptr p, int byte, unsigned char *host, size_t bytes, const char *when)
-{
-    CHECK(cuMemcpyDtoH(host, p, bytes));
-    for (size_t i = 0; i < bytes; i++)
-        if (host[i] != (unsigned char)byte) {
-            printf("refused: %s: byte %zu is %d instead of %d\n", when, i, host[i], byte);
-            exit(1);
-        }
-}
+#define PROGRAM "refused"
+#include "program.h"
 
 int main(int argc, char **argv)
 {
