@@ -12,7 +12,6 @@ about 8 % of it alone and, where nothing moves, as much with us. What else runs 
 are made in turn and the least median of each side counts. --cpu measures nothing else, at the batch where the search
 for the largest begins, and writes build/bench/pytorch-cpu.json."""
 import argparse
-import json
 import os
 import pathlib
 import re
@@ -25,7 +24,7 @@ import benchlib
 
 FRAMEWORKS = pathlib.Path(__file__).resolve().parents[1] / "frameworks"
 sys.path.insert(0, str(FRAMEWORKS))
-from wheel import Wheel, messages, peak_of  # noqa: E402
+from wheel import Wheel, messages, operations, peak_of  # noqa: E402
 
 # Arguments, and the batch from which the search for the largest begins.
 SCRIPTS = {"resnet50": ([], 128), "vgg16": ([], 128), "gpt2": ([], 8), "lstm": ([], 256), "unet": ([], 16)}
@@ -88,15 +87,7 @@ def largest_launch(name, args, batch):
     with tempfile.TemporaryDirectory(prefix="vmem-bench-") as folder:
         trace = pathlib.Path(folder, "t.jsonl")
         run(name, args, batch, 4, VMEM_TRACE=trace)
-        size, most = {}, 0
-        with open(trace, encoding="utf-8") as f:
-            for line in f:
-                e = json.loads(line)
-                if e.get("ev") in ("alloc", "block"):
-                    size[e["id"]] = e["size"]
-                elif e.get("ev") == "op":
-                    most = max(most, sum(size[b] for b in {a[0] for a in e.get("acc", [])}))
-    return most
+        return max((sum(size for _, size in blocks) for blocks in operations(trace)), default=0)
 
 
 def run(name, args, batch, iterations, **settings):

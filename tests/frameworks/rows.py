@@ -22,7 +22,7 @@ import tempfile
 import time
 
 import imports
-from wheel import BUILD, HERE, ROOT, SCRIPTS, Wheel, messages, peak_of
+from wheel import BUILD, HERE, ROOT, SCRIPTS, Wheel, messages, operations, peak_of
 
 # Iterations by whose end a plan is followed.
 PLANNED_BY = 5
@@ -64,16 +64,10 @@ def largest_launch(name, page, *args):
     with tempfile.TemporaryDirectory(prefix="vmem-rows-") as folder:
         trace = pathlib.Path(folder, "trace.jsonl")
         under(name, "100%", *args, "--iterations", 2, VMEM_POLICY="none", VMEM_CHUNK=page, VMEM_TRACE=trace)
-        lines = [json.loads(line) for line in trace.read_text().splitlines()]
-    require(lines[0]["machine"]["page_bytes"] == page, "the trace has pages of another size")
-    pages, most = {}, 0
-    for e in lines[1:]:
-        if e["ev"] in ("block", "alloc"):
-            at = int(e["addr"], 16)
-            pages[e["id"]] = range(at // page, (at + e["size"] - 1) // page + 1)
-        elif e["ev"] == "op":
-            most = max(most, len(set().union(*(pages[a[0]] for a in e.get("acc", [])))))
-    return most * page
+        with open(trace, encoding="utf-8") as f:
+            require(json.loads(next(f))["machine"]["page_bytes"] == page, "the trace has pages of another size")
+        return page * max((len({n for at, size in blocks for n in range(at // page, (at + size - 1) // page + 1)})
+                           for blocks in operations(trace)), default=0)
 
 
 def refused(name, budget, *args):

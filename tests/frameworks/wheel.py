@@ -44,6 +44,18 @@ class Wheel:
                 return status, lines, {}
 
 
+def operations(trace):
+    """For each operation of a trace the blocks that it names, each once: pairs of address and size."""
+    blocks = {}
+    with open(trace, encoding="utf-8") as f:
+        for line in f:
+            e = json.loads(line)
+            if e.get("ev") in ("alloc", "block"):
+                blocks[e["id"]] = int(e["addr"], 16), e["size"]
+            elif e.get("ev") == "op":
+                yield [blocks[b] for b in {a[0] for a in e.get("acc", [])}]
+
+
 def peak_of(lines):
     """Bytes that PyTorch had allocated and reserved at most; None if the script did not come to its end."""
     found = re.search(r"^peak allocated (\d+) reserved (\d+)", "\n".join(lines), re.M)
