@@ -165,9 +165,13 @@ static struct vm_function *ask(uintptr_t h, bool kernel, CUresult *error)
     fn->name = strdup(name);
     fn->name_hash = hash_text(name);
     int list = vm_torch_list_param(name);
-    for (uint32_t w = 0; w < fn->nwords; w++)
+    int offsets = vm_torch_offsets_param(name);
+    for (uint32_t w = 0; w < fn->nwords; w++) {
         if ((int)fn->words[w].index == list && fn->words[w].skip == 0)
             fn->list = vm_torch_list_of(name, fn->words[w].bytes);
+        if ((int)fn->words[w].index == offsets && fn->words[w].skip == 0)
+            fn->offsets = vm_torch_offsets_of(name, fn->words[w].bytes);
+    }
     if (strncmp(name, "_ZN2at", 6) == 0)
         fn->numbers = calloc(fn->param_bytes / 8 + 1, sizeof *fn->numbers);
     if (fn->name)
@@ -291,13 +295,6 @@ static void scan(struct vm_op *op, const void *words, size_t bytes, bool doubtfu
     vm_host_words(words, bytes);
 }
 
-/* No address of host or device: the processors' user space ends at 2^47, and what lies below 2^40
- * is no place where a driver or an allocator of a 64-bit process puts memory. */
-static bool cannot_be_address(CUdeviceptr word)
-{
-    return (word && word < (UINT64_C(1) << 40)) || word >> 47;
-}
-
 /* Words that may hold an address, doubtful ones where one has held a number; *number stands for the
  * first. */
 static void scan_learning(struct vm_op *op, const char *from, size_t bytes, atomic_uchar *number)
@@ -307,11 +304,26 @@ static void scan_learning(struct vm_op *op, const char *from, size_t bytes, atom
         memcpy(&word, from + at, sizeof word);
         if (!word)
             continue;
-        if (cannot_be_address(word))
+        if (vm_cannot_be_address(word))
             atomic_store_explicit(number, 1, memory_order_relaxed);
         else
             scan(op, from + at, sizeof word, atomic_load_explicit(number, memory_order_relaxed));
     }
+}
+
+/* A parameter of one of PyTorch's kernels: all but what holds no address, or was never written. */
+static void scan_torch(struct vm_op *op, const struct vm_function *fn,
+                       const struct vm_param_words *w, const char *value, atomic_uchar *numbers)
+{
+    struct vm_torch_gap gaps[VM_TORCH_GAPS];
+    unsigned n = 0, at = w->skip, end = w->skip + w->bytes;
+    if (fn->offsets.kind && fn->offsets.param == w->index)
+        n = vm_torch_offsets_gaps(&fn->offsets, value, gaps);
+    for (unsigned i = 0; i < n; i++) {
+        scan_learning(op, value + at, gaps[i].from - at, numbers + (at - w->skip) / 8);
+        at = gaps[i].to;
+    }
+    scan_learning(op, value + at, end - at, numbers + (at - w->skip) / 8);
 }
 
 /* Only the addresses in use. False: this launch passes no list of the kind after all. */
@@ -345,7 +357,7 @@ void vm_function_scan(struct vm_op *op, const struct vm_function *fn, const unsi
                 scan_list(op, &fn->list, value, grid))
                 continue;
             if (fn->numbers)
-                scan_learning(op, value + w->skip, w->bytes, fn->numbers + first);
+                scan_torch(op, fn, w, value, fn->numbers + first);
             else
                 scan(op, value + w->skip, w->bytes, false);
         }

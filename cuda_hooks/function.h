@@ -10,6 +10,7 @@
 #include "vm_names.h"
 #include "runtime.h"
 #include "torch_lists.h"
+#include "torch_offsets.h"
 
 /* A parameter that can hold an address: aligned words from `skip` on, `bytes` of them in all. */
 struct vm_param_words {
@@ -18,17 +19,19 @@ struct vm_param_words {
     uint16_t bytes;
 };
 
-/* A kernel of PyTorch's own (at::...) gets structures by value that are in part never written (the
- * unused dimensions of an OffsetCalculator): what lay on the caller's stack, now and then an address of
- * an earlier launch. The type of a word is fixed by the kernel's, so a word that once held what cannot
- * be an address seldom holds one later: where it seems to, that is doubtful. It is no more than doubtful,
- * because addresses too are left unwritten (the second result of a reduction that has one). */
+/* A kernel of PyTorch's own (at::...) gets structures by value that are in part never written and show
+ * what lay on the caller's stack, now and then an address of an earlier launch. Where the structure is
+ * known (torch_lists.h, torch_offsets.h) such words are left out. Of the others, the type of a word is
+ * fixed by the kernel's, so a word that once held what cannot be an address seldom holds one later: where
+ * it seems to, that is doubtful. It is no more than doubtful, because addresses too are left unwritten
+ * (the second result of a reduction that has one). */
 struct vm_function {
     uint64_t name_hash; /* the same in every run */
     char *name;
     uint32_t param_bytes; /* size of the whole parameter block */
     uint32_t nwords;
     struct vm_torch_list list;
+    struct vm_torch_offsets offsets;
     atomic_uchar *numbers; /* one for each word: it has held no address; NULL: not noted */
     struct vm_param_words words[];
 };

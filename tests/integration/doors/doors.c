@@ -22,12 +22,16 @@ static void no_body(const struct simgpu_launch *l)
 /* A pointer, a 4-byte number, then a structure of 20 bytes at offset 12 with a pointer at 16. */
 static const struct simgpu_param mixed[] = {{0, 8}, {8, 4}, {12, 20}};
 #define TORCH_KERNEL "_ZN2at6native5mixedEv"
+/* A number, then a loop's body: an OffsetCalculator<2>, two addresses, 16 bytes of captures. */
+static const struct simgpu_param elements[] = {{0, 4}, {8, 536}};
+#define ELEMENTWISE "_ZN2at6native18elementwise_kernelILi128ELi2EEEviT1_"
 static const struct simgpu_kernel kernels[] = {
     {"mixed", mixed, 3, no_touches, no_body, NULL},
     {"empty", NULL, 0, no_touches, no_body, NULL},
     {TORCH_KERNEL, mixed, 3, no_touches, no_body, NULL},
+    {ELEMENTWISE, elements, 2, no_touches, no_body, NULL},
 };
-static const struct simgpu_image image = {SIMGPU_IMAGE_MAGIC, SIMGPU_IMAGE_VERSION, 3, kernels};
+static const struct simgpu_image image = {SIMGPU_IMAGE_MAGIC, SIMGPU_IMAGE_VERSION, 4, kernels};
 
 /* ---- what the double saw ----------------------------------------------------------------------*/
 
@@ -101,7 +105,7 @@ static void is_at(int line, bool ok, const char *text)
 
 static CUdeviceptr a, b, c;
 static CUstream stream;
-static CUfunction mixed_fn, empty_fn, torch_fn;
+static CUfunction mixed_fn, empty_fn, torch_fn, elementwise_fn;
 static CUcontext ctx;
 
 /* ---- tests ------------------------------------------------------------------------------------*/
@@ -117,6 +121,7 @@ static void starts(void)
     OK(cuModuleGetFunction(&mixed_fn, module, "mixed"));
     OK(cuModuleGetFunction(&empty_fn, module, "empty"));
     OK(cuModuleGetFunction(&torch_fn, module, TORCH_KERNEL));
+    OK(cuModuleGetFunction(&elementwise_fn, module, ELEMENTWISE));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     EXPECT("stream_created;");
 }
@@ -266,6 +271,38 @@ static void unwritten_words(void)
     first = 0;
     OK(cuLaunchKernel(torch_fn, 2, 1, 1, 32, 1, 1, 0, stream, params, NULL));
     EXPECT("launch " TORCH_KERNEL " b1:u/0;after 0;");
+}
+
+/* What lies in the unused dimensions of a calculator is no address; where the contents are not a calculator's,
+ * everything counts. */
+static void unused_dimensions(void)
+{
+    struct {
+        int dims;
+        struct {
+            unsigned divisor, multiplier, shift;
+        } dividers[25];
+        unsigned strides[25][2];
+        CUdeviceptr data[2], captures[2];
+    } body;
+    int number = 5;
+    void *params[] = {&number, &body};
+    memset(&body, 0, sizeof body);
+    memcpy(&body.dividers[20].multiplier, &c, sizeof c);
+    memcpy(body.strides[24], &c, sizeof c);
+    body.dims = 2;
+    body.dividers[0].divisor = 3, body.dividers[0].multiplier = 0x55555556, body.dividers[0].shift = 2;
+    body.dividers[1].divisor = 8, body.dividers[1].multiplier = 1, body.dividers[1].shift = 3;
+    body.data[0] = a, body.data[1] = b;
+    OK(cuLaunchKernel(elementwise_fn, 2, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+    EXPECT("launch " ELEMENTWISE " b0:u/0 b1:u/0;after 0;");
+    body.captures[1] = c;
+    OK(cuLaunchKernel(elementwise_fn, 2, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+    EXPECT("launch " ELEMENTWISE " b0:u/0 b1:u/0 b2:u/0;after 0;");
+    body.captures[1] = 0;
+    body.dividers[1].shift = 4;
+    OK(cuLaunchKernel(elementwise_fn, 2, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+    EXPECT("launch " ELEMENTWISE " b2:u/0 b2:u/0 b0:u/0 b1:u/0;after 0;");
 }
 
 /* The signature is the call's: the same for the same launch, another for another grid or kernel. */
@@ -509,6 +546,7 @@ int main(int argc, char **argv)
     fills();
     launches();
     unwritten_words();
+    unused_dimensions();
     signatures();
     escapes();
     pointers();
