@@ -3,14 +3,14 @@
 For each script of tests/frameworks: the largest batch alone (with PyTorch's caching allocator) and under
 libvmem.so, against what would be possible if only the largest launch had to fit; the predicted slowdown there;
 device bytes under `pool` at the largest batch that runs alone, against what PyTorch reserved and against what was
-alive at most; CPU time of an iteration at that batch against the time alone. Where the largest batches are is told
+alive at most; CPU time of an iteration against the time alone. Where the largest batches are is told
 from two short runs alone and one recording; runs near there decide. Writes build/bench/pytorch.json.
 
-CPU time is that of the whole process, every thread, user and system, from the loading of a batch to the printing of
-its loss; the median after six iterations, when there is a plan. The stand-ins' own work is in it on both sides,
-about 8 % of it alone and, where nothing moves, as much with us. What else runs on the machine adds to it, so runs
-are made in turn and the least median of each side counts. --cpu measures nothing else, at the batch where the search
-for the largest begins, and writes build/bench/pytorch-cpu.json."""
+CPU time is that of the whole process, every thread, user and system, for an iteration without what making its batches
+takes (most of an iteration of images, and no work of ours); after eight iterations, when there is a plan. It is taken
+at an eighth of the batch where the search for the largest begins: the calls are the same with every batch. The
+stand-ins' own work is in it on both sides. What else runs on the machine adds to it, so runs are made in turn, and
+the median of all iterations of a side counts. --cpu measures nothing else and writes build/bench/pytorch-cpu.json."""
 import argparse
 import os
 import pathlib
@@ -29,7 +29,7 @@ from wheel import Wheel, messages, operations, peak_of  # noqa: E402
 # Arguments, and the batch from which the search for the largest begins.
 SCRIPTS = {"resnet50": ([], 128), "vgg16": ([], 128), "gpt2": ([], 8), "lstm": ([], 256), "unet": ([], 16)}
 CARD = 39 << 30  # what the context leaves of the card's 40 GiB
-ROUNDS = 3  # of runs in turn
+ROUNDS = 6  # of runs in turn
 # Pinned memory is the simulated machine's, which has what is asked for.
 ROOM = {"VMEM_HOST_BUDGET": "2TiB"}
 BARS = {"resnet50_batch_gain": (3, 1), "unet_batch_gain": (3, 1), "worst_gain_of_possible": (0.9, 1),
@@ -38,7 +38,7 @@ COLUMNS = [("script", "script", ""), ("native", "largest alone", "d"), ("with_us
            ("possible", "possible", ".2f"), ("slowdown", "slowdown", ".3f"), ("reserved", "reserved B", ","),
            ("pool", "pool B", ","), ("live", "most alive B", ","), ("cpu_alone", "CPU ms", ".1f"),
            ("cpu_with_us", "with us", ".1f"), ("cpu_ratio", "ratio", ".3f"), ("seconds", "took s", ".0f")]
-CPU_COLUMNS = [COLUMNS[0], ("batch", "batch", "d"), *COLUMNS[-4:-1]]
+CPU_COLUMNS = [COLUMNS[0], ("cpu_batch", "batch", "d"), *COLUMNS[-4:-1]]
 
 
 # What a run says that needs more than the card has.
@@ -99,25 +99,32 @@ def run(name, args, batch, iterations, **settings):
     return lines, stats
 
 
-def median_of(lines, key, skip):
-    return benchlib.median([float(v) for v in re.findall(rf"^iter .* {key} (\S+)", "\n".join(lines), re.M)][skip:])
+def cpu_of(lines):
+    """CPU ms of the iterations that count."""
+    return [float(v) for v in re.findall(r"^iter .* cpu (\S+)", "\n".join(lines), re.M)][8:]
+
+
+def alone_at(name, args, batch, iterations):
+    """What a run alone prints that must not fail."""
+    status, lines, _ = WHEEL.script(name, *args, "--batch", batch, "--iterations", iterations, timeout=1200)
+    if status != 0:
+        sys.exit(f"pytorch: {name} with batch {batch}: {' | '.join(lines[-4:])}")
+    return lines
 
 
 def cpu_times(name, args, batch):
-    """CPU ms of an iteration alone and with us, and what the last run alone printed."""
+    """CPU ms of an iteration alone and with us."""
     alone, with_us = [], []
     for _ in range(ROUNDS):
-        status, lines, _ = WHEEL.script(name, *args, "--batch", batch, "--iterations", 16, timeout=1200)
-        if status != 0:
-            sys.exit(f"pytorch: {name} with batch {batch}: {' | '.join(lines[-4:])}")
-        alone.append(median_of(lines, "cpu", 6))
-        with_us.append(median_of(run(name, args, batch, 16)[0], "cpu", 6))
-    return min(alone), min(with_us), lines
+        alone += cpu_of(alone_at(name, args, batch, 24))
+        with_us += cpu_of(run(name, args, batch, 24)[0])
+    return benchlib.median(alone), benchlib.median(with_us)
 
 
-def cpu_row(name, args, batch):
-    alone, with_us, _ = cpu_times(name, args, batch)
-    return {"script": name, "batch": batch, "cpu_alone": alone, "cpu_with_us": with_us, "cpu_ratio": with_us / alone}
+def cpu_row(name, args, start):
+    batch = max(1, start // 8)
+    alone, with_us = cpu_times(name, args, batch)
+    return {"script": name, "cpu_batch": batch, "cpu_alone": alone, "cpu_with_us": with_us, "cpu_ratio": with_us / alone}
 
 
 def measure(name, args, start, grain):
@@ -125,8 +132,7 @@ def measure(name, args, start, grain):
     native = largest_alone(name, args, start, grain)
     launch = largest_launch(name, args, native)
     with_us = largest(name, args, int(native * CARD / launch), True, grain)
-    cpu_alone, cpu_with_us, alone = cpu_times(name, args, native)
-    allocated, reserved = peak_of(alone)
+    allocated, reserved = peak_of(alone_at(name, args, native, 4))
     # Nothing is kept back for others: alone it has all of the card too.
     pool, stats = run(name, args, native, 16, VMEM_POLICY="pool", VMEM_RESERVE="64MiB", VMEM_LOG="info")
     if not messages(pool, 401):
@@ -137,8 +143,7 @@ def measure(name, args, start, grain):
            "possible": allocated / launch,
            "slowdown": int(plan[1]) / int(plan[2]) if plan else float("nan"),
            "reserved": reserved, "pool": stats["peak_device_bytes"], "live": stats["peak_block_bytes"],
-           "cpu_alone": cpu_alone, "cpu_with_us": cpu_with_us}
-    row["cpu_ratio"] = row["cpu_with_us"] / row["cpu_alone"]
+           **cpu_row(name, args, start)}
     row["seconds"] = time.monotonic() - began
     return row
 
@@ -154,7 +159,7 @@ def figures_of(rows):
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--only", choices=SCRIPTS, help="one script")
-parser.add_argument("--cpu", action="store_true", help="CPU time only, at small batches")
+parser.add_argument("--cpu", action="store_true", help="CPU time only")
 parser.add_argument("--grain", type=int, default=50, help="the largest batch to one part in so many")
 opt = parser.parse_args()
 PYTHON = os.environ.get("VMEM_PYTHON") or subprocess.run(

@@ -110,6 +110,13 @@ class Trainer:
         self.batches = make_loader(args, make, self.epoch * args.accumulate, args.seed, args.short_batch)
         self.held_out = make_loader(args, make, args.evaluate, args.seed + 1) if args.evaluate else None
         self.iteration = 0
+        self.loading = 0.0  # seconds of CPU time that making batches took
+
+    def next_batch(self, batches):
+        began = time.process_time()
+        batch = next(batches)
+        self.loading += time.process_time() - began
+        return batch
 
     def loss(self, inputs, targets):
         inputs = inputs.to(self.device, non_blocking=True)
@@ -125,7 +132,7 @@ class Trainer:
         self.optimizer.zero_grad()
         total = 0.0
         for _ in range(self.args.accumulate):
-            loss = self.loss(*next(batches)) / self.args.accumulate
+            loss = self.loss(*self.next_batch(batches)) / self.args.accumulate
             self.scaler.scale(loss).backward()
             total += loss.item()
         if self.args.clip:
@@ -165,9 +172,10 @@ class Trainer:
     def train_epoch(self, profiler):
         batches = iter(self.batches)
         for _ in range(min(self.epoch, self.args.iterations - self.iteration)):
-            elapsed, cpu = self.clock(), time.process_time()
+            elapsed, cpu = self.clock(), time.process_time() - self.loading
             loss = self.update(batches)
-            say(f"iter {self.iteration} loss {loss:.4f} ms {elapsed():.3f} cpu {1e3 * (time.process_time() - cpu):.3f}")
+            say(f"iter {self.iteration} loss {loss:.4f} ms {elapsed():.3f} "
+                f"cpu {1e3 * (time.process_time() - self.loading - cpu):.3f}")
             self.iteration += 1
             if profiler:
                 profiler.step()
