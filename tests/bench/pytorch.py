@@ -2,16 +2,18 @@
 
 For each script of tests/frameworks: the largest batch alone (with PyTorch's caching allocator) and under
 libvmem.so, against what would be possible if only the largest launch had to fit; the predicted slowdown there;
-device bytes under `pool` at the largest batch that runs alone, against what PyTorch reserved and against what was
-alive at most; CPU time of an iteration against the time alone. Where the largest batches are is told
-from two short runs alone and one recording; runs near there decide. Writes build/bench/pytorch.json.
+device bytes under `pool` at the largest batch that runs alone, or nearly (see `pooled`), against what PyTorch reserved
+and against what was alive at most; CPU time of an iteration against the time alone. The search for the largest batch
+alone begins where it was found last, with us where one recording says; runs decide, of so many scripts at a time as
+there are processors. Writes build/bench/pytorch.json.
 
 CPU time is that of the whole process, every thread, user and system, for an iteration without what making its batches
 takes (most of an iteration of images, and no work of ours); after eight iterations, when there is a plan. It is taken
-at an eighth of the batch where the search for the largest begins: the calls are the same with every batch. The
-stand-ins' own work is in it on both sides. What else runs on the machine adds to it, so runs are made in turn, and
-the median of all iterations of a side counts. --cpu measures nothing else and writes build/bench/pytorch-cpu.json."""
+at an eighth of a small batch: the calls are the same with every batch. The stand-ins' own work is in it on both sides.
+What else runs on the machine adds to it, so runs are made in turn, with nothing else of ours beside them, and the median
+of all iterations of a side counts. --cpu measures nothing else and writes build/bench/pytorch-cpu.json."""
 import argparse
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -26,16 +28,19 @@ FRAMEWORKS = pathlib.Path(__file__).resolve().parents[1] / "frameworks"
 sys.path.insert(0, str(FRAMEWORKS))
 from wheel import Wheel, messages, operations, peak_of  # noqa: E402
 
-# Arguments, and the batch from which the search for the largest begins.
-SCRIPTS = {"resnet50": ([], 128), "vgg16": ([], 128), "gpt2": ([], 8), "lstm": ([], 256), "unet": ([], 16)}
+# Arguments, a small batch, and the batch from which the search for the largest alone begins.
+SCRIPTS = {"resnet50": ([], 128, 479), "vgg16": ([], 128, 520), "gpt2": ([], 8, 28), "lstm": ([], 256, 5328),
+           "unet": ([], 16, 106)}
 CARD = 39 << 30  # what the context leaves of the card's 40 GiB
 ROUNDS = 6  # of runs in turn
 # Pinned memory is the simulated machine's, which has what is asked for.
 ROOM = {"VMEM_HOST_BUDGET": "2TiB"}
 BARS = {"resnet50_batch_gain": (3, 1), "unet_batch_gain": (3, 1), "worst_gain_of_possible": (0.9, 1),
-        "worst_pool_over_reserved": (0, -1), "worst_over_max_live": (0.01, -1), "worst_cpu_ratio": (1.10, -1)}
+        "worst_pool_batch": (0.95, 1), "worst_pool_over_reserved": (0, -1), "worst_over_max_live": (0.01, -1),
+        "worst_cpu_ratio": (1.10, -1)}
 COLUMNS = [("script", "script", ""), ("native", "largest alone", "d"), ("with_us", "with us", "d"), ("gain", "gain", ".2f"),
-           ("possible", "possible", ".2f"), ("slowdown", "slowdown", ".3f"), ("reserved", "reserved B", ","),
+           ("possible", "possible", ".2f"), ("slowdown", "slowdown", ".3f"), ("pool_batch", "pool at", "d"),
+           ("reserved", "reserved B", ","),
            ("pool", "pool B", ","), ("live", "most alive B", ","), ("cpu_alone", "CPU ms", ".1f"),
            ("cpu_with_us", "with us", ".1f"), ("cpu_ratio", "ratio", ".3f"), ("seconds", "took s", ".0f")]
 CPU_COLUMNS = [COLUMNS[0], ("cpu_batch", "batch", "d"), *COLUMNS[-4:-1]]
@@ -46,9 +51,9 @@ TOO_LARGE = "out of memory", "CUBLAS_STATUS_ALLOC_FAILED"
 
 
 def attempt(name, args, batch, vmem):
-    """Two iterations with this batch (the first makes the optimizer's state, the second needs the most): None where
-    they need too much, else the lines of output."""
-    status, lines, _ = WHEEL.script(name, *args, "--batch", batch, "--iterations", 2, vmem=vmem, timeout=1200,
+    """Iterations with this batch: None where they need too much, else the lines of output. The first makes the
+    optimizer's state and the second needs the most; PyTorch's cache may have come to pieces by the fourth."""
+    status, lines, _ = WHEEL.script(name, *args, "--batch", batch, "--iterations", 2 if vmem else 6, vmem=vmem, timeout=1200,
                                     **(ROOM if vmem else {}))
     if status != 0 and not any(limit in "\n".join(lines) for limit in TOO_LARGE):
         sys.exit(f"pytorch: {name} with batch {batch}{' under libvmem' if vmem else ''}: {' | '.join(lines[-4:])}")
@@ -57,13 +62,14 @@ def attempt(name, args, batch, vmem):
 
 
 def largest(name, args, expected, vmem, grain):
-    """The largest batch that fits, to one part in `grain`: `expected`, which is nearly right, is put between one that
-    fits and one that does not, then bisection."""
-    low, high, stride = 0, None, max(1, expected // 32)
+    """The largest batch that fits, to one part in `grain`, and what it printed: `expected`, which is nearly right, is
+    put between one that fits and one that does not, then bisection."""
+    low, high, best, stride = 0, None, None, max(1, expected // grain)
     at = max(1, expected)
     while high is None or high - low > max(1, low // grain):
-        if attempt(name, args, at, vmem):
-            low = at
+        lines = attempt(name, args, at, vmem)
+        if lines:
+            low, best = at, lines
         else:
             high = at
         if high == 1:
@@ -73,13 +79,7 @@ def largest(name, args, expected, vmem, grain):
         else:
             at = at + stride if low else max(1, at - stride)
             stride *= 2
-    return low
-
-
-def largest_alone(name, args, start, grain):
-    """From what PyTorch reserves with two batches, which grows as the batch does."""
-    first, second = (peak_of(attempt(name, args, b, False))[1] for b in (start, 2 * start))
-    return largest(name, args, int(start + (CARD - first) * start / (second - first)), False, grain)
+    return low, best
 
 
 def largest_launch(name, args, batch):
@@ -97,6 +97,26 @@ def run(name, args, batch, iterations, **settings):
     if status != 0:
         sys.exit(f"pytorch: {name} with batch {batch}: {' | '.join(lines[-4:])}")
     return lines, stats
+
+
+def pooled(name, args, native, alone, grain):
+    """The largest batch that runs alone and under `pool`, what PyTorch reserved there, and the counters of
+    `pool`. At the edge of the card PyTorch has cuDNN do with a smaller workspace when its cache refuses one; without its
+    cache it takes that for the end (docs/limits.md), and the search goes down from there."""
+    batch = native
+    while True:
+        # Nothing is kept back for others: alone it has all of the card too.
+        status, lines, stats = WHEEL.script(name, *args, "--batch", batch, "--iterations", 16, vmem=True, timeout=1200,
+                                            VMEM_POLICY="pool", VMEM_RESERVE="64MiB", VMEM_LOG="info", **ROOM)
+        if status == 0 and messages(lines, 401):
+            break
+        if status == 0 or not any(limit in "\n".join(lines) for limit in TOO_LARGE) or batch == 1:
+            sys.exit(f"pytorch: {name} with batch {batch} under pool: {' | '.join(lines[-4:])}")
+        batch -= max(1, native // grain)
+    print(f"  {name} batch {batch} under pool: fits", flush=True)
+    if batch != native:
+        alone = alone_at(name, args, batch, 6)
+    return batch, peak_of(alone)[1], stats
 
 
 def cpu_of(lines):
@@ -127,31 +147,40 @@ def cpu_row(name, args, start):
     return {"script": name, "cpu_batch": batch, "cpu_alone": alone, "cpu_with_us": with_us, "cpu_ratio": with_us / alone}
 
 
-def measure(name, args, start, grain):
+def sizes(name, args, expected, grain):
+    """All of a script's row but the CPU times."""
     began = time.monotonic()
-    native = largest_alone(name, args, start, grain)
+    native, alone = largest(name, args, expected, False, grain)
     launch = largest_launch(name, args, native)
-    with_us = largest(name, args, int(native * CARD / launch), True, grain)
-    allocated, reserved = peak_of(alone_at(name, args, native, 4))
-    # Nothing is kept back for others: alone it has all of the card too.
-    pool, stats = run(name, args, native, 16, VMEM_POLICY="pool", VMEM_RESERVE="64MiB", VMEM_LOG="info")
-    if not messages(pool, 401):
-        sys.exit(f"pytorch: {name}: no plan under pool")
-    most, _ = run(name, args, with_us, 10, VMEM_LOG="info")
+    with_us, _ = largest(name, args, int(native * CARD / launch), True, grain)
+    batch, reserved, stats = pooled(name, args, native, alone, grain)
+    most, _ = run(name, args, with_us, 6, VMEM_LOG="info")
     plan = re.search(r"predicted (\d+) us against (\d+) us", messages(most, 401)[-1][1]) if messages(most, 401) else None
     row = {"script": name, "native": native, "with_us": with_us, "gain": with_us / native,
-           "possible": allocated / launch,
+           "possible": peak_of(alone)[0] / launch,
            "slowdown": int(plan[1]) / int(plan[2]) if plan else float("nan"),
-           "reserved": reserved, "pool": stats["peak_device_bytes"], "live": stats["peak_block_bytes"],
-           **cpu_row(name, args, start)}
-    row["seconds"] = time.monotonic() - began
+           "pool_batch": batch, "reserved": reserved, "pool": stats["peak_device_bytes"], "live": stats["peak_block_bytes"],
+           "seconds": time.monotonic() - began}
+    print("  " + ", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
     return row
+
+
+def measure(names, grain):
+    """Rows of all scripts. CPU times are taken while nothing else of ours runs."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as several:
+        rows = list(several.map(lambda name: sizes(name, SCRIPTS[name][0], SCRIPTS[name][2], grain), names))
+    for row in rows:
+        began = time.monotonic()
+        row.update(cpu_row(row["script"], *SCRIPTS[row["script"]][:2]))
+        row["seconds"] += time.monotonic() - began
+    return rows
 
 
 def figures_of(rows):
     gain = {r["script"]: r["gain"] for r in rows}
     return {"resnet50_batch_gain": gain.get("resnet50", 0.0), "unet_batch_gain": gain.get("unet", 0.0),
             "worst_gain_of_possible": min(r["gain"] / r["possible"] for r in rows),
+            "worst_pool_batch": min(r["pool_batch"] / r["native"] for r in rows),
             "worst_pool_over_reserved": max(r["pool"] / r["reserved"] - 1 for r in rows),
             "worst_over_max_live": max(r["pool"] / r["live"] - 1 for r in rows),
             "worst_cpu_ratio": max(r["cpu_ratio"] for r in rows), "scripts": len(rows)}
@@ -166,13 +195,13 @@ PYTHON = os.environ.get("VMEM_PYTHON") or subprocess.run(
     [FRAMEWORKS / "run.sh", "--print-python"], check=True, capture_output=True, text=True).stdout.strip()
 WHEEL = Wheel(PYTHON)
 if opt.cpu:
-    ROWS = [cpu_row(name, *SCRIPTS[name]) for name in SCRIPTS if opt.only in (None, name)]
+    ROWS = [cpu_row(name, *SCRIPTS[name][:2]) for name in SCRIPTS if opt.only in (None, name)]
     benchlib.table(ROWS, CPU_COLUMNS)
     worst = max(r["cpu_ratio"] for r in ROWS)
     benchlib.write("pytorch-cpu", ROWS, {"worst_cpu_ratio": worst})
     bar = BARS["worst_cpu_ratio"][0]
     sys.exit(f"pytorch: worst_cpu_ratio {worst:.3f} (bar {bar})" if worst > bar else 0)
-ROWS = [measure(name, *SCRIPTS[name], opt.grain) for name in SCRIPTS if opt.only in (None, name)]
+ROWS = measure([name for name in SCRIPTS if opt.only in (None, name)], opt.grain)
 benchlib.table(ROWS, COLUMNS)
 FIGURES = figures_of(ROWS)
 benchlib.write("pytorch", ROWS, FIGURES)
