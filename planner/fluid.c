@@ -4,63 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fluid_model.h"
+#include "fluid_state.h"
 #include "grow.h"
 #include "lp.h"
-
-/* A facet of what the link can carry: in x pages in + out x pages out take that many milliseconds. */
-struct facet {
-    double in_ms, out_ms;
-};
-
-#define FACETS 2
-
-/* Gaps that count as one, or those of one chain; a walk over the chosen events that concern them. */
-struct group {
-    size_t gap, ngaps;   /* into gaps.g */
-    double pages;
-    uint32_t from, steps; /* chosen events: from (below n) on */
-    uint32_t var;         /* its first column */
-    uint32_t batch;       /* pages that one copy carries at most: none spans two units */
-    enum vm_fluid_kind kind;
-};
-
-/* Where a step lies. */
-enum place {
-    BETWEEN, /* two gaps of a chain                                        */
-    INSIDE,  /* a gap: pages may be away                                   */
-    HELD     /* between, and an op uses the pages since the step before it */
-};
 
 struct entry {
     uint32_t row, column;
     double value;
 };
 
-struct fluid {
-    const struct vm_page_units *u;
-    uint64_t capacity;
-    struct facet facet[VM_COPY_PAGES + 1][FACETS]; /* by the pages that one copy carries */
-    struct vm_fluid_events ev;
-    struct vm_fluid_gaps gaps;
-    struct group *g;
-    size_t ng;
-    uint8_t *inside; /* enum place by step of a group; set for one group at a time */
-    size_t cap_inside;
-    /* the program */
-    struct entry *e;
-    size_t ne, cap_e;
-    double *cost, *upper, *lower, *lo, *hi, *x, *y;
-    size_t nvars, nrows, cap_rows;
-    uint32_t *start, *column;
-    double *value;
-};
-
 /* For copies of `batch` pages, which share the fixed cost of one. While both directions are busy each is
  * slower. Whatever the copies do at an instant, in_ms and out_ms weigh it at most 1 (each direction either
  * idle, paying its fixed cost, or carrying bytes at the speed that the other leaves it). */
 static void find_facets(const struct vm_page_units *u, const struct vm_machine *m, uint32_t batch,
-                        struct facet *f)
+                        struct vm_fluid_facet *f)
 {
     double page = (double)u->page_bytes, fixed = m->copy_latency_ns / batch * 1e-6;
     double in = m->in_bps * 1e-3, out = m->out_bps * 1e-3; /* bytes a millisecond */
@@ -71,11 +28,11 @@ static void find_facets(const struct vm_page_units *u, const struct vm_machine *
     a = a < 1 ? a : 1;
     b = b < 1 ? b : 1;
     if (a + b < 1) { /* one after the other is better */
-        f[0] = f[1] = (struct facet){page / in, page / out};
+        f[0] = f[1] = (struct vm_fluid_facet){page / in, page / out};
         return;
     }
-    f[0] = (struct facet){page / in + fixed * a, (1 - a) * (page / (b * out) + fixed)};
-    f[1] = (struct facet){(1 - b) * (page / (a * in) + fixed), page / out + fixed * b};
+    f[0] = (struct vm_fluid_facet){page / in + fixed * a, (1 - a) * (page / (b * out) + fixed)};
+    f[1] = (struct vm_fluid_facet){(1 - b) * (page / (a * in) + fixed), page / out + fixed * b};
 }
 
 /* ---- groups of gaps ----------------------------------------------------------------------------*/
@@ -90,8 +47,8 @@ static int find_groups(struct fluid *f)
         return VM_ENOMEM;
     for (size_t i = 0; i < gaps->n;) {
         const struct vm_fluid_gap *a = &gaps->g[i];
-        struct group *g = &f->g[f->ng++];
-        *g = (struct group){.gap = i, .kind = a->kind, .batch = vm_fluid_batch(a)};
+        struct vm_fluid_group *g = &f->g[f->ng++];
+        *g = (struct vm_fluid_group){.gap = i, .kind = a->kind, .batch = vm_fluid_batch(a)};
         if (a->kind == VM_FLUID_CHAIN) {
             g->ngaps = a->more + 1;
             g->pages = a->npages;
@@ -109,8 +66,7 @@ static int find_groups(struct fluid *f)
     return VM_OK;
 }
 
-/* Sets f->inside for the steps of g. */
-static int mark_inside(struct fluid *f, const struct group *g)
+int vm_fluid_mark_inside(struct fluid *f, const struct vm_fluid_group *g)
 {
     const uint32_t *e = f->ev.event;
     size_t t = 0;
@@ -143,20 +99,15 @@ static int put(struct fluid *f, size_t row, size_t column, double v)
     return VM_OK;
 }
 
-static size_t event_at(const struct fluid *f, const struct group *g, size_t step)
-{
-    return (g->from + step) % f->ev.n;
-}
-
 /* Pages that pass the link in the group of time before step `step`: column x value pages. */
-static int put_link(struct fluid *f, const struct group *g, size_t step, size_t column, double value,
+static int put_link(struct fluid *f, const struct vm_fluid_group *g, size_t step, size_t column, double value,
                     bool out)
 {
-    size_t at = event_at(f, g, step);
+    size_t at = vm_fluid_event_at(f, g, step);
     int rc = VM_OK;
 
     for (size_t k = 0; k < FACETS && !rc; k++) {
-        const struct facet *c = &f->facet[g->batch][k];
+        const struct vm_fluid_facet *c = &f->facet[g->batch][k];
         double ms = out ? c->out_ms : c->in_ms;
         if (ms > 0)
             rc = put(f, f->ev.n * (1 + k) + at, column, value * ms);
@@ -183,13 +134,13 @@ static int new_row(struct fluid *f, double lo, double hi, size_t *row)
 }
 
 /* Single: away, out, in at each step; away grows by out and shrinks by in. */
-static int add_single(struct fluid *f, const struct group *g)
+static int add_single(struct fluid *f, const struct vm_fluid_group *g)
 {
     int rc = VM_OK;
 
     for (size_t t = 0; t < g->steps && !rc; t++) {
         size_t away = g->var + 3 * t, row;
-        rc = put(f, event_at(f, g, t), away, 1);
+        rc = put(f, vm_fluid_event_at(f, g, t), away, 1);
         if (t == 0) {
             rc = rc ? rc : put_link(f, g, t, away, 1, true);
             continue;
@@ -207,16 +158,16 @@ static int add_single(struct fluid *f, const struct group *g)
 
 /* Clean and chains: away, copied (chains: pages with a valid copy, at least those away, never fewer), in
  * at each step. What is less away than before has come in. */
-static int add_copied(struct fluid *f, const struct group *g)
+static int add_copied(struct fluid *f, const struct vm_fluid_group *g)
 {
     bool chain = g->kind == VM_FLUID_CHAIN;
-    int rc = mark_inside(f, g);
+    int rc = vm_fluid_mark_inside(f, g);
 
     for (size_t t = 0; t < g->steps && !rc; t++) {
         size_t away = g->var + 3 * t, row;
         bool here = f->inside[t] == INSIDE, before = t > 0 && f->inside[t - 1] == INSIDE;
         if (here)
-            rc = put(f, event_at(f, g, t), away, 1);
+            rc = put(f, vm_fluid_event_at(f, g, t), away, 1);
         if (!rc && before) {
             rc = new_row(f, 0, INFINITY, &row);
             rc = rc ? rc : put(f, row, away + 2, 1);
@@ -318,103 +269,6 @@ static int build(struct fluid *f)
     return rc ? rc : gather(f);
 }
 
-/* ---- the dual function -------------------------------------------------------------------------*/
-
-/* Prices: of a page of room at each chosen event; of a millisecond of each facet of the link in each group
- * of time; and by these of a page out and in, for one size of copies at a time. */
-struct prices {
-    double *room, *facet[FACETS], *out, *in;
-    uint32_t batch;
-};
-
-/* Takes them from the dual point, made feasible: none below 0, and a millisecond of the link is not worth
- * more than the millisecond that an op would have to wait for it. Returns what does not depend on the
- * moves. */
-static double take_prices(const struct fluid *f, const struct prices *p)
-{
-    size_t n = f->ev.n;
-    double sum = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        double l[FACETS], all = 0;
-        p->room[i] = f->ev.over[i] > 0 && f->y[i] < 0 ? -f->y[i] : 0;
-        sum += p->room[i] * (double)f->ev.over[i];
-        for (size_t k = 0; k < FACETS; k++) {
-            l[k] = f->y[n * (1 + k) + i] > 0 ? f->y[n * (1 + k) + i] : 0;
-            all += l[k];
-        }
-        double by = f->ev.waits[i] && all > 1 ? 1 / all : 1;
-        for (size_t k = 0; k < FACETS; k++)
-            p->facet[k][i] = by * l[k];
-        sum -= by * all * f->ev.run_ms[i];
-    }
-    return sum;
-}
-
-static void price_pages(const struct fluid *f, struct prices *p, uint32_t batch)
-{
-    const struct facet *c = f->facet[batch];
-
-    if (p->batch == batch)
-        return;
-    p->batch = batch;
-    for (size_t i = 0; i < f->ev.n; i++) {
-        p->out[i] = p->in[i] = 0;
-        for (size_t k = 0; k < FACETS; k++) {
-            p->out[i] += p->facet[k][i] * c[k].out_ms;
-            p->in[i] += p->facet[k][i] * c[k].in_ms;
-        }
-    }
-}
-
-static double least(double a, double b)
-{
-    return a < b ? a : b;
-}
-
-/* The cheapest way of one page of g through its steps: it is on the device without a copy (`dirty`), with one
- * (`clean`), or away. */
-static double cheapest(const struct fluid *f, const struct group *g, const struct prices *p)
-{
-    double dirty = g->kind == VM_FLUID_CLEAN ? INFINITY : 0, away = INFINITY;
-    double clean = g->kind == VM_FLUID_CLEAN ? 0 : INFINITY;
-
-    for (size_t t = 0; t <= g->steps; t++) {
-        size_t i = event_at(f, g, t);
-        if (t < g->steps && f->inside[t] == HELD)
-            continue;
-        double gone = least(away, dirty + p->out[i]), back = away + p->in[i];
-        away = t < g->steps && f->inside[t] == INSIDE ? least(gone, clean) - p->room[i] : INFINITY;
-        clean = least(clean, least(back, dirty + p->out[i]));
-    }
-    return least(dirty, clean);
-}
-
-static int dual_bound(struct fluid *f, double *ms)
-{
-    size_t n = f->ev.n;
-    double *store = malloc(((3 + FACETS) * n + 1) * sizeof *store);
-    struct prices p = {.room = store, .out = store + n, .in = store + 2 * n};
-
-    for (size_t k = 0; k < FACETS && store; k++)
-        p.facet[k] = store + (3 + k) * n;
-
-    if (!store)
-        return VM_ENOMEM;
-    double sum = take_prices(f, &p);
-    int rc = VM_OK;
-    for (size_t i = 0; i < f->ng && !rc; i++) {
-        rc = mark_inside(f, &f->g[i]);
-        price_pages(f, &p, f->g[i].batch);
-        if (!rc)
-            sum += f->g[i].pages * cheapest(f, &f->g[i], &p);
-    }
-    free(store);
-    if (!rc)
-        *ms = sum;
-    return rc;
-}
-
 /* ---- whole pages -------------------------------------------------------------------------------*/
 
 /* The solution in whole pages: away[] by group of gaps and step, and how many are away at each event. */
@@ -445,10 +299,10 @@ static int whole_init(struct fluid *f, struct whole *w)
         return VM_ENOMEM;
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < f->ng; i++) {
-            if (mark_inside(f, &f->g[i]))
+            if (vm_fluid_mark_inside(f, &f->g[i]))
                 return VM_ENOMEM;
             for (uint32_t t = 0; t < f->g[i].steps; t++) {
-                size_t at = event_at(f, &f->g[i], t);
+                size_t at = vm_fluid_event_at(f, &f->g[i], t);
                 if (f->inside[t] != INSIDE)
                     continue;
                 if (!pass) {
@@ -476,7 +330,7 @@ static void whole_fini(struct whole *w)
 }
 
 /* The steps [*lo, *hi) around `step` that lie in the same gap; f->inside is marked for g. */
-static void gap_around(const struct fluid *f, const struct group *g, uint32_t step, uint32_t *lo,
+static void gap_around(const struct fluid *f, const struct vm_fluid_group *g, uint32_t step, uint32_t *lo,
                        uint32_t *hi)
 {
     uint32_t at = 0;
@@ -501,12 +355,12 @@ static void go_once(const struct fluid *f, struct whole *w, size_t group, uint32
         top = a[t] > a[top] ? t : top;
     for (uint32_t t = lo + 1; t < top; t++)
         if (a[t] < a[t - 1]) {
-            w->sum[event_at(f, &f->g[group], t)] += a[t - 1] - a[t];
+            w->sum[vm_fluid_event_at(f, &f->g[group], t)] += a[t - 1] - a[t];
             a[t] = a[t - 1];
         }
     for (uint32_t t = hi - 1; t-- > top + 1;)
         if (a[t] < a[t + 1]) {
-            w->sum[event_at(f, &f->g[group], t)] += a[t + 1] - a[t];
+            w->sum[vm_fluid_event_at(f, &f->g[group], t)] += a[t + 1] - a[t];
             a[t] = a[t + 1];
         }
 }
@@ -525,7 +379,7 @@ static void round_all(struct fluid *f, struct whole *w)
             w->sum[i] += n;
         }
     for (size_t i = 0; i < f->ng; i++) {
-        const struct group *g = &f->g[i];
+        const struct vm_fluid_group *g = &f->g[i];
         uint32_t lo = 0, hi = 0;
         for (uint32_t t = 0; t < g->steps; t = hi) {
             gap_around(f, g, t, &lo, &hi);
@@ -623,7 +477,7 @@ static int emit_all(struct fluid *f, const struct whole *w, struct vm_fluid *out
     int rc = stack ? VM_OK : VM_ENOMEM;
 
     for (size_t i = 0; i < f->ng && !rc; i++) {
-        const struct group *g = &f->g[i];
+        const struct vm_fluid_group *g = &f->g[i];
         const uint32_t *away = &w->away[w->at[i]];
         uint64_t before = 0;
         for (size_t k = 0; k < g->ngaps && !rc; k++) {
@@ -665,28 +519,6 @@ static int take_solution(struct fluid *f, struct vm_fluid *out)
     return rc;
 }
 
-static int solve(struct fluid *f, const struct vm_fluid_options *opt, struct vm_fluid *out)
-{
-    struct vm_lp lp = {f->nvars, f->nrows, f->cost, f->lower, f->upper, f->lo, f->hi,
-                       f->start, f->column, f->value};
-    struct vm_lp_result r;
-    double ms, ops_ms = 0;
-
-    for (size_t i = 0; i < f->ev.n; i++)
-        ops_ms += f->ev.run_ms[i];
-    int rc = vm_lp_solve(&lp, opt->iterations, opt->tolerance, ops_ms, f->x, f->y, &r);
-
-    rc = rc ? rc : dual_bound(f, &ms);
-    if (!rc && !opt->bound_only)
-        rc = take_solution(f, out);
-    if (!rc) {
-        out->stall_ns = ms > 0 ? ms * 1e6 : 0;
-        out->found_ns = r.objective * 1e6;
-        out->done = f->ev.n == 2 * f->u->nops && r.iterations < opt->iterations;
-    }
-    return rc;
-}
-
 static void fluid_fini(struct fluid *f)
 {
     vm_fluid_model_fini(&f->ev, &f->gaps);
@@ -703,6 +535,44 @@ static void fluid_fini(struct fluid *f)
     free(f->start);
     free(f->column);
     free(f->value);
+}
+
+/* Ascent of the dual function on a finer grid, without the program. */
+static int ascend(struct fluid *f, size_t terms, double *ms)
+{
+    struct fluid fine = {.u = f->u, .capacity = f->capacity};
+
+    memcpy(fine.facet, f->facet, sizeof fine.facet);
+    int rc = vm_fluid_model(f->u, f->capacity, terms, &fine.ev, &fine.gaps);
+    rc = rc ? rc : find_groups(&fine);
+    rc = rc ? rc : vm_fluid_ascend(f, &fine, ms);
+    fluid_fini(&fine);
+    return rc;
+}
+
+static int solve(struct fluid *f, const struct vm_fluid_options *opt, struct vm_fluid *out)
+{
+    struct vm_lp lp = {f->nvars, f->nrows, f->cost, f->lower, f->upper, f->lo, f->hi,
+                       f->start, f->column, f->value};
+    struct vm_lp_result r;
+    double ms, ops_ms = 0;
+
+    for (size_t i = 0; i < f->ev.n; i++)
+        ops_ms += f->ev.run_ms[i];
+    int rc = vm_lp_solve(&lp, opt->iterations, opt->tolerance, ops_ms, f->x, f->y, &r);
+
+    rc = rc ? rc : vm_fluid_dual_bound(f, &ms);
+    if (!rc && opt->ascent_terms && (f->ev.n < 2 * f->u->nops || r.iterations == opt->iterations))
+        rc = ascend(f, opt->ascent_terms, &ms);
+    if (!rc && !opt->bound_only)
+        rc = take_solution(f, out);
+    if (!rc) {
+        out->stall_ns = ms > 0 ? ms * 1e6 : 0;
+        out->found_ns = r.objective * 1e6;
+        out->full = f->ev.n == 2 * f->u->nops;
+        out->done = out->full && r.iterations < opt->iterations;
+    }
+    return rc;
 }
 
 int vm_fluid_solve(const struct vm_page_units *u, const struct vm_machine *m, uint64_t capacity,

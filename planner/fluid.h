@@ -6,7 +6,9 @@
  * copied out once, in order to leave or in advance; copies that are still valid come for nothing. Any real schedule that repeats is a
  * solution, so no schedule waits less than the optimum; every dual point bounds that from below, by a
  * sum of shortest paths, one for each gap. Solved nearly (lp.h): the bound is evaluated at the dual
- * point and holds whatever the solver's error; the primal point says which pages to send away when.
+ * point and holds whatever the solver's error; the primal point says which pages to send away when. From the
+ * dual point on a coarse grid the bound is raised further by subgradient steps on a fine one: each costs
+ * the shortest paths only (Polyak's step with an estimated optimum, and momentum).
  *
  * Large iterations are made coarser: of events that follow each other closely only the fullest counts.
  * That leaves constraints out, so the bound stays one.
@@ -22,12 +24,14 @@ struct vm_fluid_options {
     size_t terms;        /* size aimed at: pairs of a gap and an event; memory is about 300 bytes each */
     unsigned iterations; /* of the solver, at most                                                     */
     double tolerance;    /* relative, at which it may stop                                             */
+    size_t ascent_terms; /* raise the bound on a grid of that size afterwards; 0: do not               */
     unsigned bound_only : 1; /* leave `list` empty                                                     */
 };
 
 struct vm_fluid {
     double stall_ns; /* no schedule that repeats waits less in an iteration, on the average */
     double found_ns; /* what the solution found waits; near the bound if the solver got there */
+    bool full;       /* every event was chosen: there is no finer grid */
     bool done;       /* no finer grid and no more iterations would change it                  */
     struct vm_eviction *list; /* the solution in whole pages, room kept at every event that counts */
     size_t count;

@@ -8,8 +8,10 @@
 #include "belady.h"
 #include "fluid.h"
 #include "schedule_moves.h"
+#include "schedule_polish.h"
 
 #define FLUID_ROUNDS 6 /* times that moves made from a liquid schedule are timed again */
+#define LONGEST 3 /* of the grids tried, the first that is solved with the most iterations (at effort 1) */
 #define NEAR 0.005 /* share of the iteration that a schedule may wait longer than the liquid one */
 
 static bool better(const struct vm_schedule *a, const struct vm_schedule *b)
@@ -84,6 +86,7 @@ struct best {
     struct vm_schedule s;
     struct choice from;
     double *start_ns;
+    double liquid_ns; /* wait of the finest liquid schedule solved; 0: none was */
     bool have;
 };
 
@@ -103,7 +106,7 @@ static bool offer(struct best *b, struct vm_schedule *s, double *start, const st
     if (b->have)
         vm_schedule_fini(&b->s);
     free(b->start_ns);
-    *b = (struct best){*s, *from, start, true};
+    *b = (struct best){*s, *from, start, b->liquid_ns, true};
     return true;
 }
 
@@ -305,9 +308,15 @@ static int refine_all(const struct vm_page_units *u, const struct vm_machine *m,
     return rc;
 }
 
-/* The schedule of a liquid one. *end: none on a finer grid would be much better. */
+/* An iteration that takes no longer is near enough to the liquid schedule, or to no wait at all. */
+static double near_ns(const struct best *b)
+{
+    return b->s.sim.compute_ns + b->liquid_ns + NEAR * b->s.sim.iteration_ns;
+}
+
+/* The schedule of a liquid one. *end: none on a finer grid would be much better; *full: there is no finer one. */
 static int try_fluid(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
-                     const struct vm_fluid_options *opt, struct best *b, bool *end)
+                     const struct vm_fluid_options *opt, struct best *b, bool *end, bool *full)
 {
     struct choice from = {.usable = total};
     struct vm_fluid f = {0};
@@ -317,15 +326,16 @@ static int try_fluid(const struct vm_page_units *u, const struct vm_machine *m, 
 
     if (!rc)
         rc = vm_schedule_time(u, m, total, total, f.list, f.count, FLUID_ROUNDS, &s, start);
-    double found_ns = f.found_ns;
+    b->liquid_ns = f.found_ns;
     *end = f.done;
+    *full = f.full;
     vm_fluid_fini(&f);
     if (rc) {
         free(start);
         return rc;
     }
     offer(b, &s, start, &from);
-    *end |= b->s.sim.iteration_ns - b->s.sim.compute_ns - found_ns <= NEAR * b->s.sim.iteration_ns;
+    *end |= b->s.sim.iteration_ns <= near_ns(b);
     return VM_OK;
 }
 
@@ -333,18 +343,32 @@ static int try_fluid(const struct vm_page_units *u, const struct vm_machine *m, 
 static int try_fluids(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
                       unsigned effort, struct best *b)
 {
-    static const size_t terms[] = {400, 1200, 3200, 8000, 800, 6400, 16000};
-    static const unsigned iterations[] = {2000, 2000, 3000, 6000, 8000, 8000, 16000};
-    size_t n = effort > 1 ? sizeof terms / sizeof *terms : 4;
-    bool end = false;
+    static const size_t terms[] = {400, 1200, 3200, 8000, 14000, 800, 6400, 16000};
+    static const unsigned iterations[] = {2000, 2000, 3000, 6000, 6000, 8000, 8000, 16000};
+    size_t n = effort > 1 ? sizeof terms / sizeof *terms : 5;
+    bool end = false, full = false;
     int rc = VM_OK;
 
     for (size_t i = 0; i < n && !rc && !end && !good_enough(b); i++) {
         struct vm_fluid_options opt = {.terms = terms[i], .iterations = iterations[i],
                                        .tolerance = 1e-4};
-        rc = try_fluid(u, m, total, &opt, b, &end);
+        rc = try_fluid(u, m, total, &opt, b, &end, &full);
+        if (full && i < LONGEST - 1) /* the same grid, with more iterations */
+            i = LONGEST - 1;
+        else if (full && i >= LONGEST)
+            end = true;
     }
     return rc;
+}
+
+/* About as many tries as take some seconds; fewer where there is little to try. */
+static unsigned polish_tries(const struct vm_page_units *u, unsigned effort, const struct vm_schedule *s)
+{
+    double each = (double)u->nuses + 8.0 * (double)s->nmoves + 0.5 * (double)(s->in_pages + s->out_pages);
+    double n = 30e6 / (each + 1), most = 0.25 * (double)s->nmoves * (double)s->nmoves + 50;
+
+    n = n < most ? n : most;
+    return (unsigned)(effort > 1 ? 4 * n : n);
 }
 
 int vm_schedule_build(const struct vm_page_units *u, const struct vm_machine *m,
@@ -363,6 +387,9 @@ int vm_schedule_build(const struct vm_page_units *u, const struct vm_machine *m,
         rc = refine_all(u, m, total, refine_tries(u, opt->effort), &b);
     if (!rc && opt->effort && !good_enough(&b) && u->nuses <= VM_LARGE_USES)
         rc = try_fluids(u, m, total, opt->effort, &b);
+    if (!rc && opt->effort && !good_enough(&b) && u->nuses <= VM_LARGE_USES)
+        rc = vm_schedule_polish(u, m, total, polish_tries(u, opt->effort, &b.s), near_ns(&b), &b.s,
+                                b.start_ns);
     free(b.start_ns);
     if (rc) {
         if (b.have)

@@ -624,6 +624,15 @@ static int place_evictions(struct work *w, const double *end_ns, bool early)
 
 /* ---- one schedule, and the best of several ----------------------------------------------------*/
 
+void vm_schedule_count(struct vm_schedule *s)
+{
+    s->out_pages = s->in_pages = 0;
+    for (size_t i = 0; i < s->nmoves; i++) {
+        s->out_pages += s->moves[i].kind == VM_ACT_OUT ? s->moves[i].npages : 0;
+        s->in_pages += s->moves[i].kind == VM_ACT_IN ? s->moves[i].npages : 0;
+    }
+}
+
 static int simulate(const struct work *w, uint64_t total, struct vm_schedule *s, double *start_ns)
 {
     struct vm_sim_options so = {.capacity_pages = total, .knows_dead = 1,
@@ -632,16 +641,11 @@ static int simulate(const struct work *w, uint64_t total, struct vm_schedule *s,
     s->window_ns = w->window_ns;
     s->moves = w->moves;
     s->nmoves = w->n;
-    s->out_pages = s->in_pages = 0;
-    for (size_t i = 0; i < w->n; i++) {
-        s->out_pages += w->moves[i].kind == VM_ACT_OUT ? w->moves[i].npages : 0;
-        s->in_pages += w->moves[i].kind == VM_ACT_IN ? w->moves[i].npages : 0;
-    }
+    vm_schedule_count(s);
     return vm_simulate(w->u, w->m, s->moves, s->nmoves, &so, &s->sim, start_ns, NULL);
 }
 
-/* Neighbours in the queue that move pages of one gap are one: fewer and larger copies. Those without pages go. */
-static size_t join_moves(struct vm_move *moves, size_t n)
+size_t vm_schedule_join(struct vm_move *moves, size_t n)
 {
     size_t kept = 0;
 
@@ -678,7 +682,7 @@ static int time_moves(struct work *w, const double *end_ns, uint64_t total, stru
     if (!rc)
         rc = vm_schedule_finish(w->u, w->moves, w->n);
     if (!rc) {
-        w->n = join_moves(w->moves, w->n);
+        w->n = vm_schedule_join(w->moves, w->n);
         rc = simulate(w, total, s, start_ns);
     }
     if (rc)

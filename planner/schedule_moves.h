@@ -15,4 +15,11 @@ int vm_schedule_time(const struct vm_page_units *u, const struct vm_machine *m, 
                      uint64_t usable, struct vm_eviction *list, size_t count, unsigned rounds,
                      struct vm_schedule *out, double *start_ns);
 
+/* Neighbours in the queue that move pages of one gap become one: fewer and larger copies. Those without pages go.
+ * `moves` are as vm_schedule_finish leaves them. Returns how many are left. */
+size_t vm_schedule_join(struct vm_move *moves, size_t n);
+
+/* Fills out_pages and in_pages from the moves. */
+void vm_schedule_count(struct vm_schedule *s);
+
 #endif
