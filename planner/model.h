@@ -144,6 +144,7 @@ struct vm_machine {
     uint64_t device_bytes;    /* budget for everything we place                      */
     uint64_t host_bytes;      /* pinned memory allowed                               */
     uint64_t page_bytes;      /* unit of mapping and moving (one chunk)              */
+    uint64_t page_least;      /* page_bytes follows from the budget and this (page_size.h); 0 = it is given */
     double out_bps, in_bps;   /* one-way link speed alone, bytes a second            */
     double out_duplex_bps, in_duplex_bps; /* while both directions are busy          */
     double copy_latency_ns;   /* fixed cost of one copy on its engine                */

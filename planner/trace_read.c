@@ -284,7 +284,10 @@ static bool read_machine(struct vm_json_in *in, const cJSON *o, struct vm_machin
     bool ok = vm_json_get_u64(in, o, "device_bytes", false, MAX_LIVE_BYTES, &m->device_bytes) &&
               vm_json_get_u64(in, o, "host_bytes", false, MAX_LIVE_BYTES, &m->host_bytes) &&
               vm_json_get_u64(in, o, "page_bytes", false, MAX_BLOCK_BYTES, &m->page_bytes) &&
+              vm_json_get_u64(in, o, "page_least", false, MAX_BLOCK_BYTES, &m->page_least) &&
               vm_json_get_u64(in, o, "unmap_waits", false, 1, &waits);
+    if (ok && m->page_least && (m->page_least < 512 || (m->page_least & (m->page_least - 1))))
+        ok = vm_json_bad(in, "\"page_least\" is not a power of two from 512");
     m->unmap_waits = waits != 0;
     return ok;
 }

@@ -46,6 +46,8 @@ static void put_header(struct vm_json_out *j, const struct vm_trace *t)
     vm_json_u64(j, "device_bytes", m->device_bytes);
     vm_json_u64(j, "host_bytes", m->host_bytes);
     vm_json_u64(j, "page_bytes", m->page_bytes);
+    if (m->page_least)
+        vm_json_u64(j, "page_least", m->page_least);
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         vm_json_real(j, reals[i].key, reals[i].value);
     if (m->unmap_waits)

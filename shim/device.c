@@ -14,6 +14,7 @@
 #include "host_memory.h"
 #include "host_pool.h"
 #include "learn.h"
+#include "page_size.h"
 #include "recorder.h"
 #include "replan.h"
 
@@ -94,18 +95,9 @@ static int choose_page(struct vm_device *d)
     if (want > 0) {
         while (page < want)
             page *= 2;
-    } else if (!vm_policy_pages()) {
-        /* Small pages waste least, and each is mapped once; so many are mapped quickly enough. */
-        d->thrifty = true;
-        while (d->budget_bytes / page > 65536)
-            page *= 2;
     } else {
-        /* Between 512 and 1024 chunks: fine enough to lose little, few enough to map quickly. Down to
-         * 256 chunks where a smaller page would take as long to map and unmap as to copy. */
-        const uint64_t cheap = UINT64_C(4) << 20;
-        while ((d->budget_bytes / (page * 2) >= 512 && page < (UINT64_C(32) << 20)) ||
-               (page < cheap && d->budget_bytes / cheap >= 256))
-            page *= 2;
+        d->thrifty = !vm_policy_pages();
+        page = vm_page_size(d->budget_bytes, g, !d->thrifty);
     }
     d->page_bytes = page;
     d->page_shift = (unsigned)__builtin_ctzll(page);

@@ -57,6 +57,7 @@ static void describe_machine(const struct vm_device *d, struct vm_trace *t)
     t->machine.device_bytes = d->max_chunks << d->page_shift;
     t->machine.host_bytes = d->host.limit_slots << d->page_shift;
     t->machine.page_bytes = d->page_bytes;
+    t->machine.page_least = vm_config()->chunk > 0 ? 0 : d->granularity;
 }
 
 static void describe(struct vm_device *d, struct vm_trace *t)

@@ -8,6 +8,7 @@
 #include "complain.h"
 #include "explain.h"
 #include "loaded.h"
+#include "page_size.h"
 #include "plan_file.h"
 #include "policy.h"
 #include "sweep.h"
@@ -22,7 +23,7 @@ static const char usage[] =
     "  --explain           for every block why it stays, moves or goes, and what that costs\n"
     "  --sweep             predicted slowdown of every policy over budgets from 100 % to 20 % of the peak\n"
     "  --host-budget SIZE  pinned host memory (default: the trace's, else no limit)\n"
-    "  --page SIZE         unit of mapping and moving (default: the trace's, else 2MiB)\n"
+    "  --page SIZE         unit of mapping and moving (default: what goes with the budget, else the trace's)\n"
     "  --link OUT[,IN]     link speed in GB/s, 10^9 bytes (default: the trace's, else 12.8)\n"
     "  -o FILE             write the plan (with --sweep: the curve, as CSV)\n\n"
     "policies\n";
@@ -117,6 +118,10 @@ static int make_machine(const struct options *o, const struct loaded *l, struct 
     int rc = take_size("--budget", o->budget, l->live.peak_alloc, &m->device_bytes);
     if (!rc)
         rc = take_size("--host-budget", o->host, 0, &m->host_bytes);
+    if (o->page)
+        m->page_least = 0;
+    if (m->page_least && o->budget)
+        m->page_bytes = vm_page_size(m->device_bytes, m->page_least, vm_policy_find(o->policy)->may_page);
     if (!rc)
         rc = take_size("--page", o->page, 0, &m->page_bytes);
     if (!rc)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "complain.h"
+#include "page_size.h"
 #include "policy.h"
 #include "units.h"
 
@@ -36,7 +37,10 @@ static int cell(const struct loaded *l, const struct vm_machine *m, const struct
 {
     struct vm_error why;
     struct vm_plan plan = {.nops = 0};
-    struct vm_policy_input in = {&l->it, m, 0};
+    struct vm_machine own = *m;
+    struct vm_policy_input in = {&l->it, &own, 0};
+    if (m->page_least)
+        own.page_bytes = vm_page_size(m->device_bytes, m->page_least, policy->may_page);
     int rc = policy->plan(&in, &plan, &why);
     if (rc < 0)
         return rc;
