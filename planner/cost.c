@@ -118,9 +118,10 @@ static void fit_link(const struct vm_cost_line *alone, const struct vm_cost_line
 
 void vm_cost_machine(const struct vm_cost *c, struct vm_machine *m)
 {
-    double slope, fixed = 0, out_latency, in_latency;
+    double slope, fixed, out_latency, in_latency;
 
     *m = c->machine;
+    fixed = m->access_call_ns;
     out_latency = in_latency = m->copy_latency_ns;
     fit_link(&c->out, &c->out_duplex, &m->out_bps, &m->out_duplex_bps, &out_latency);
     fit_link(&c->in, &c->in_duplex, &m->in_bps, &m->in_duplex_bps, &in_latency);
@@ -129,10 +130,13 @@ void vm_cost_machine(const struct vm_cost *c, struct vm_machine *m)
         double given = m->map_ns + m->access_ns, share = given > 0 ? m->map_ns / given : 0;
         m->map_ns = slope * share;
         m->access_ns = slope - m->map_ns;
+        m->access_call_ns = fixed;
     }
-    fixed = 0;
-    if (line_fit(&c->unmap, &slope, &fixed))
+    fixed = m->unmap_call_ns;
+    if (line_fit(&c->unmap, &slope, &fixed)) {
         m->unmap_ns = slope;
+        m->unmap_call_ns = fixed;
+    }
 }
 
 static bool far(double a, double b, double share)

@@ -149,6 +149,7 @@ struct vm_machine {
     double out_duplex_bps, in_duplex_bps; /* while both directions are busy          */
     double copy_latency_ns;   /* fixed cost of one copy on its engine                */
     double map_ns, unmap_ns, access_ns;   /* host cost for each page mapped / unmapped / made accessible */
+    double unmap_call_ns, access_call_ns; /* host cost of one call beside its pages; mapping is a call a page */
     double call_ns;           /* host cost of one driver call                        */
     bool unmap_waits;         /* unmapping waits for the device: done between ops only */
 };

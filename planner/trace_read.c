@@ -273,6 +273,8 @@ static bool read_machine(struct vm_json_in *in, const cJSON *o, struct vm_machin
         {"map_ns", &m->map_ns},
         {"unmap_ns", &m->unmap_ns},
         {"access_ns", &m->access_ns},
+        {"unmap_call_ns", &m->unmap_call_ns},
+        {"access_call_ns", &m->access_call_ns},
         {"call_ns", &m->call_ns},
     };
     if (!cJSON_IsObject(o))

@@ -35,6 +35,8 @@ static void put_header(struct vm_json_out *j, const struct vm_trace *t)
         {"map_ns", m->map_ns},
         {"unmap_ns", m->unmap_ns},
         {"access_ns", m->access_ns},
+        {"unmap_call_ns", m->unmap_call_ns},
+        {"access_call_ns", m->access_call_ns},
         {"call_ns", m->call_ns},
     };
     vm_json_open(j, NULL, '{');

@@ -9,10 +9,18 @@
 #include "stream.h"
 
 #define VM_PROBES 4 /* copies a measurement */
+#define VM_MAPPED 4 /* pages mapped at a time  */
+
+enum {
+    BEGIN = 0, /* of the out stream, of the in stream */
+    END = 2,
+    STEP = 4, /* between the steps of mapping */
+    EVENTS = 9
+};
 
 struct probe {
     uint32_t chunk, slot[2];
-    CUevent begin[2], end[2]; /* of the out stream, of the in stream */
+    CUevent e[EVENTS];
 };
 
 static bool wait_for(struct vm_device *d, CUevent e)
@@ -27,9 +35,10 @@ static bool wait_for(struct vm_device *d, CUevent e)
     }
 }
 
-/* Issues VM_PROBES copies of a page in the directions asked for, and times each. ns[i] = 0: not
- * done. */
-static bool copies(struct vm_device *d, const struct probe *p, bool out, bool in, double ns[2])
+/* Issues VM_PROBES copies of so many bytes, half a page at most, in the directions asked for, and times each.
+ * ns[i] = 0: not done. */
+static bool copies(struct vm_device *d, const struct probe *p, bool out, bool in, size_t bytes,
+                   double ns[2])
 {
     CUstream s[2] = {d->out_stream, d->in_stream};
     bool want[2] = {out, in};
@@ -37,57 +46,85 @@ static bool copies(struct vm_device *d, const struct probe *p, bool out, bool in
     CUresult r = CUDA_SUCCESS;
     for (int i = 0; i < 2; i++)
         if (want[i] && r == CUDA_SUCCESS)
-            r = vm_drv.p_cuEventRecord(p->begin[i], s[i]);
+            r = vm_drv.p_cuEventRecord(p->e[BEGIN + i], s[i]);
     for (int k = 0; k < VM_PROBES && r == CUDA_SUCCESS; k++) {
         if (out)
-            r = vm_drv.p_cuMemcpyDtoHAsync_v2(vm_host_slot_addr(d, p->slot[0]), a,
-                                              d->page_bytes / 2, s[0]);
+            r = vm_drv.p_cuMemcpyDtoHAsync_v2(vm_host_slot_addr(d, p->slot[0]), a, bytes,
+                                              s[0]);
         if (in && r == CUDA_SUCCESS)
             r = vm_drv.p_cuMemcpyHtoDAsync_v2(
-                a + d->page_bytes / 2, vm_host_slot_addr(d, p->slot[1]), d->page_bytes / 2, s[1]);
+                a + d->page_bytes / 2, vm_host_slot_addr(d, p->slot[1]), bytes, s[1]);
     }
     for (int i = 0; i < 2; i++) {
         float ms = 0;
         if (!want[i] || r != CUDA_SUCCESS)
             continue;
-        r = vm_drv.p_cuEventRecord(p->end[i], s[i]);
-        if (r == CUDA_SUCCESS && !wait_for(d, p->end[i]))
+        r = vm_drv.p_cuEventRecord(p->e[END + i], s[i]);
+        if (r == CUDA_SUCCESS && !wait_for(d, p->e[END + i]))
             return false;
         if (r == CUDA_SUCCESS)
-            r = vm_drv.p_cuEventElapsedTime(&ms, p->begin[i], p->end[i]);
+            r = vm_drv.p_cuEventElapsedTime(&ms, p->e[BEGIN + i], p->e[END + i]);
         ns[i] = (double)ms * 1e6 / VM_PROBES;
     }
     return r == CUDA_SUCCESS;
 }
 
-/* Between two events on an idle stream lies the host's time for mapping and unmapping. */
-static bool mapping(struct vm_device *d, const struct probe *p, double *map_ns, double *access_ns,
-                    double *unmap_ns)
+/* Maps, makes accessible and unmaps n pages that show one chunk. Between two events on an idle stream lies the
+ * host's time: ns[0] .. ns[2] receive that of the three steps, ns[3] that of nothing but an event. */
+static bool map_some(struct vm_device *d, const struct probe *p, unsigned n, double ns[4])
 {
-    CUdeviceptr at = d->base + ((d->npages - 1) << d->page_shift); /* the last page is never used */
+    CUdeviceptr at = d->base + ((d->npages - n) << d->page_shift); /* the last pages are never used */
     CUmemAccessDesc desc = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = d->ordinal},
                             .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUevent e[4] = {p->begin[0], p->end[0], p->begin[1], p->end[1]};
-    float ms[3];
-    CUresult r = vm_drv.p_cuEventRecord(e[0], d->in_stream);
+    size_t bytes = (size_t)n << d->page_shift;
+    unsigned mapped = 0;
+    float ms;
+    CUresult r = vm_drv.p_cuEventRecord(p->e[STEP + 0], d->in_stream);
+    for (; mapped < n && r == CUDA_SUCCESS; mapped += r == CUDA_SUCCESS)
+        r = vm_drv.p_cuMemMap(at + ((CUdeviceptr)mapped << d->page_shift), d->page_bytes, 0,
+                              d->chunks[p->chunk].handle, 0);
+    vm_drv.p_cuEventRecord(p->e[STEP + 1], d->in_stream);
     if (r == CUDA_SUCCESS)
-        r = vm_drv.p_cuMemMap(at, d->page_bytes, 0, d->chunks[p->chunk].handle, 0);
-    if (r != CUDA_SUCCESS)
+        r = vm_drv.p_cuMemSetAccess(at, bytes, &desc, 1);
+    vm_drv.p_cuEventRecord(p->e[STEP + 2], d->in_stream);
+    if (mapped > 0 &&
+        vm_drv.p_cuMemUnmap(at, (size_t)mapped << d->page_shift) != CUDA_SUCCESS)
         return false;
-    vm_drv.p_cuEventRecord(e[1], d->in_stream);
-    r = vm_drv.p_cuMemSetAccess(at, d->page_bytes, &desc, 1);
-    vm_drv.p_cuEventRecord(e[2], d->in_stream);
-    if (vm_drv.p_cuMemUnmap(at, d->page_bytes) != CUDA_SUCCESS || r != CUDA_SUCCESS)
+    vm_drv.p_cuEventRecord(p->e[STEP + 3], d->in_stream);
+    if (r != CUDA_SUCCESS || vm_drv.p_cuEventRecord(p->e[STEP + 4], d->in_stream) != CUDA_SUCCESS ||
+        !wait_for(d, p->e[STEP + 4]))
         return false;
-    if (vm_drv.p_cuEventRecord(e[3], d->in_stream) != CUDA_SUCCESS || !wait_for(d, e[3]))
-        return false;
-    for (int i = 0; i < 3; i++)
-        if (vm_drv.p_cuEventElapsedTime(&ms[i], e[i], e[i + 1]) != CUDA_SUCCESS)
+    for (int i = 0; i < 4; i++) {
+        if (vm_drv.p_cuEventElapsedTime(&ms, p->e[STEP + i], p->e[STEP + i + 1]) != CUDA_SUCCESS)
             return false;
-    *map_ns = (double)ms[0] * 1e6;
-    *access_ns = (double)ms[1] * 1e6;
-    *unmap_ns = (double)ms[2] * 1e6;
+        ns[i] = (double)ms * 1e6;
+    }
     return true;
+}
+
+/* What n pages at once take more than one is what each takes; the rest is the call's. */
+static void split(double one, double some, double call, double *page_ns, double *call_ns)
+{
+    double page = (some - one) / (VM_MAPPED - 1);
+    if (page < 0 || page > one - call)
+        page = one > call ? one - call : 0;
+    *page_ns = page;
+    *call_ns = one - page - call > 0 ? one - page - call : 0;
+}
+
+static void mapping(struct vm_device *d, const struct probe *p)
+{
+    double one[4], some[4];
+    struct vm_machine *m = &d->link;
+    /* The first time unmapping may wait for what the program has under way. */
+    if (!map_some(d, p, 1, one) || !map_some(d, p, 1, one) || !map_some(d, p, VM_MAPPED, some))
+        return;
+    m->call_ns = one[3];
+    m->map_ns = (some[0] - one[3]) / VM_MAPPED;
+    if (m->map_ns < 0)
+        m->map_ns = 0;
+    split(one[1], some[1], one[3], &m->access_ns, &m->access_call_ns);
+    split(one[2], some[2], one[3], &m->unmap_ns, &m->unmap_call_ns);
 }
 
 /* Does unmapping wait for work that is in flight? Tried with copies that use other memory: if they are
@@ -104,32 +141,49 @@ static bool unmap_waits(struct vm_device *d, const struct probe *p)
         for (int k = 0; k < 4 * VM_PROBES && r == CUDA_SUCCESS; k++)
             r = vm_drv.p_cuMemcpyHtoDAsync_v2(a, vm_host_slot_addr(d, p->slot[1]), d->page_bytes,
                                               d->in_stream);
-        CUresult recorded = vm_drv.p_cuEventRecord(p->end[1], d->in_stream);
+        CUresult recorded = vm_drv.p_cuEventRecord(p->e[END + 1], d->in_stream);
         vm_drv.p_cuMemUnmap(at, d->page_bytes);
         if (recorded == CUDA_SUCCESS) {
-            waits = vm_drv.p_cuEventQuery(p->end[1]) != CUDA_ERROR_NOT_READY;
-            wait_for(d, p->end[1]);
+            waits = vm_drv.p_cuEventQuery(p->e[END + 1]) != CUDA_ERROR_NOT_READY;
+            wait_for(d, p->e[END + 1]);
         }
     }
     vm_chunk_give(d, other);
     return waits;
 }
 
+/* What a copy costs beside its bytes, from copies of two sizes one way. */
+static double latency(double small_ns, double large_ns, double small, double large)
+{
+    double fixed = small_ns - (large_ns - small_ns) / (large - small) * small;
+    return fixed > 0 && large_ns > small_ns ? fixed : 0;
+}
+
+static void measure_copies(struct vm_device *d, const struct probe *p)
+{
+    struct vm_machine *m = &d->link;
+    size_t large = d->page_bytes / 2, small = d->page_bytes / 8;
+    double few[2] = {0}, one[2] = {0}, both[2] = {0}, n = (double)large;
+    if (!copies(d, p, true, false, small, few) || !copies(d, p, true, false, large, one) ||
+        !copies(d, p, false, true, small, few) || !copies(d, p, false, true, large, one) ||
+        !copies(d, p, true, true, large, both))
+        return;
+    double out = latency(few[0], one[0], (double)small, n), in = latency(few[1], one[1], (double)small, n);
+    double fixed = out < in ? out : in;
+    if (one[0] <= fixed || one[1] <= fixed || both[0] <= fixed || both[1] <= fixed)
+        return;
+    m->copy_latency_ns = fixed;
+    m->out_bps = n * 1e9 / (one[0] - fixed);
+    m->in_bps = n * 1e9 / (one[1] - fixed);
+    m->out_duplex_bps = n * 1e9 / (both[0] - fixed);
+    m->in_duplex_bps = n * 1e9 / (both[1] - fixed);
+}
+
 static void measure(struct vm_device *d, const struct probe *p)
 {
-    double one[2] = {0}, both[2] = {0}, small = (double)(d->page_bytes / 2);
-    struct vm_machine *m = &d->link;
-    if (copies(d, p, true, false, one) && copies(d, p, false, true, one) &&
-        copies(d, p, true, true, both) && one[0] > 0 && one[1] > 0 && both[0] > 0 && both[1] > 0) {
-        m->out_bps = small * 1e9 / one[0];
-        m->in_bps = small * 1e9 / one[1];
-        m->out_duplex_bps = small * 1e9 / both[0];
-        m->in_duplex_bps = small * 1e9 / both[1];
-    }
-    /* The first time unmapping may wait for what the program has under way. */
-    if (mapping(d, p, &m->map_ns, &m->access_ns, &m->unmap_ns))
-        mapping(d, p, &m->map_ns, &m->access_ns, &m->unmap_ns);
-    d->unmap_waits = m->unmap_waits = unmap_waits(d, p);
+    measure_copies(d, p);
+    mapping(d, p);
+    d->unmap_waits = d->link.unmap_waits = unmap_waits(d, p);
 }
 
 void vm_link_measure(struct vm_device *d)
@@ -144,23 +198,18 @@ void vm_link_measure(struct vm_device *d)
     if (vm_chunks_available(d) < 2)
         vm_make_free(d, 2);
     chunk = vm_chunk_take(d, &p.chunk) == 0;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         slots[i] = vm_host_slot_take(d, &p.slot[i]) == 0;
-        if (vm_drv.p_cuEventCreate(&p.begin[i], CU_EVENT_DEFAULT) != CUDA_SUCCESS)
-            p.begin[i] = NULL;
-        if (vm_drv.p_cuEventCreate(&p.end[i], CU_EVENT_DEFAULT) != CUDA_SUCCESS)
-            p.end[i] = NULL;
-    }
-    if (chunk && slots[0] && slots[1] && p.begin[0] && p.begin[1] && p.end[0] && p.end[1])
+    unsigned events = 0;
+    while (events < EVENTS && vm_drv.p_cuEventCreate(&p.e[events], CU_EVENT_DEFAULT) == CUDA_SUCCESS)
+        events++;
+    if (chunk && slots[0] && slots[1] && events == EVENTS)
         measure(d, &p);
-    for (int i = 0; i < 2; i++) {
-        if (p.begin[i])
-            vm_drv.p_cuEventDestroy_v2(p.begin[i]);
-        if (p.end[i])
-            vm_drv.p_cuEventDestroy_v2(p.end[i]);
+    while (events > 0)
+        vm_drv.p_cuEventDestroy_v2(p.e[--events]);
+    for (int i = 0; i < 2; i++)
         if (slots[i])
             vm_host_slot_give(d, p.slot[i]);
-    }
     if (chunk)
         vm_chunk_give(d, p.chunk);
     vm_ctx_leave(pushed);

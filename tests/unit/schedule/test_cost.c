@@ -112,3 +112,25 @@ Test(cost, refuses_nonsense)
         vm_cost_correct(&c, 1e6, 1e6, 1e12);
     cr_assert_leq(c.op_scale, 4.0);
 }
+
+/* What does not grow with the pages is the call's. */
+Test(cost, a_call_has_a_price_of_its_own)
+{
+    struct vm_machine m = told(), n;
+    struct vm_cost c;
+    m.access_call_ns = 1000;
+    m.unmap_call_ns = 2000;
+    vm_cost_init(&c, &m);
+    vm_cost_machine(&c, &n);
+    cr_assert_float_eq(n.access_call_ns, 1000, 1e-9, "as told while nothing was measured");
+    cr_assert_float_eq(n.unmap_call_ns, 2000, 1e-9);
+    for (int i = 0; i < 40; i++) {
+        vm_cost_map(&c, false, 1 + (uint64_t)i % 5, 7000 + 40000.0 * (1 + i % 5));
+        vm_cost_map(&c, true, 1 + (uint64_t)i % 5, 90000 + 34000.0 * (1 + i % 5));
+    }
+    vm_cost_machine(&c, &n);
+    cr_assert(fabs(n.map_ns + n.access_ns - 40000) < 400);
+    cr_assert(fabs(n.access_call_ns - 7000) < 400, "%.0f", n.access_call_ns);
+    cr_assert(fabs(n.unmap_ns - 34000) < 340);
+    cr_assert(fabs(n.unmap_call_ns - 90000) < 900, "%.0f", n.unmap_call_ns);
+}

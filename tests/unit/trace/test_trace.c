@@ -120,6 +120,8 @@ Test(trace_file, drawn_programs_come_back_as_they_were)
                                         .in_bps = 12345678901.000244140625,
                                         .copy_latency_ns = 0.1,
                                         .map_ns = 1.0 / 3,
+                                        .unmap_call_ns = 250000.5,
+                                        .access_call_ns = 7,
                                         .call_ns = 1700.5};
         write_all(&t, &text);
         cr_assert_eq(read_text(text.text, text.n, &back, &why), VM_OK, "%s", why.text);
