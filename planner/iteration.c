@@ -301,6 +301,16 @@ static uint64_t median_time(const struct window *w, size_t j)
     return sample[(n - 1) / 2];
 }
 
+/* What is known of the host's waits for op j from any repeat: not each was looked at. */
+static uint8_t host_waits(const struct window *w, size_t j)
+{
+    unsigned flags = 0;
+    for (size_t q = (w->first_op + j - w->samples_from) % w->nops + w->samples_from; q < w->samples_to;
+         q += w->nops)
+        flags |= w->t->events[w->op_event[q]].flags;
+    return (uint8_t)(flags & (VM_OPF_BLOCKS | VM_OPF_WAITED));
+}
+
 struct sig_time {
     uint64_t sig, ns;
 };
@@ -449,7 +459,7 @@ static int collect_ops(const struct window *w, struct vm_iteration *it)
                                   .event = event,
                                   .kind = e->op_kind,
                                   .layer = e->layer,
-                                  .flags = e->flags};
+                                  .flags = e->flags | host_waits(w, j)};
         add_accesses(w, it, &m, j);
         op->nacc = (uint32_t)it->naccesses - op->acc;
     }

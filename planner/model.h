@@ -96,6 +96,8 @@ enum vm_op_flags {
     VM_OPF_BACKWARD = 2,
     VM_OPF_PURE = 4,       /* same inputs give the same outputs and nothing else changes       */
     VM_OPF_CALL_BEGIN = 8, /* first op of a library call; its other ops follow without this bit */
+    VM_OPF_BLOCKS = 16,    /* the call that issued it came back when the device was done with it    */
+    VM_OPF_WAITED = 32,    /* the program waited for it before it went on                         */
 };
 
 enum vm_hint { VM_HINT_KEEP = 1, VM_HINT_DEAD, VM_HINT_REGENERABLE, VM_HINT_PINNED };

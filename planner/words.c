@@ -45,6 +45,8 @@ static const struct word op_flags[] = {
     {VM_OPF_BACKWARD, "backward"},
     {VM_OPF_PURE, "pure"},
     {VM_OPF_CALL_BEGIN, "begin"},
+    {VM_OPF_BLOCKS, "blocks"},
+    {VM_OPF_WAITED, "waited"},
     {0, NULL},
 };
 static const struct word block_flags[] = {

@@ -15,6 +15,7 @@
 struct pending { /* an operation whose time is not known yet */
     uint32_t event;
     CUevent start, end;
+    CUevent back; /* when the host came back from the call; NULL: not looked at */
 };
 
 struct sig_times { /* what is known of a signature */
@@ -111,6 +112,7 @@ static struct pending pending_pop(struct vm_op_times *t)
     t->count--;
     timer_give(t, p.start);
     timer_give(t, p.end);
+    timer_give(t, p.back);
     return p;
 }
 
@@ -267,8 +269,22 @@ void vm_op_times_cancel(struct vm_op_times *t, struct vm_op *op)
     op->timed_id = 0;
 }
 
-void vm_op_times_after(struct vm_op_times *t, struct vm_op *op, struct vm_stream *s,
-                       uint32_t event)
+/* An event on a stream of ours that has no work comes when the host records it. */
+static CUevent note_return(struct vm_op_times *t, struct vm_device *d, const struct vm_op *op)
+{
+    bool host = op->kind == VM_OP_COPY_HTOD || op->kind == VM_OP_COPY_DTOH;
+    if (!host || d->in_flight.count > 0)
+        return NULL;
+    CUevent e = timer_take(t);
+    if (e && vm_drv.p_cuEventRecord(e, d->in_stream) != CUDA_SUCCESS) {
+        timer_give(t, e);
+        e = NULL;
+    }
+    return e;
+}
+
+void vm_op_times_after(struct vm_op_times *t, struct vm_device *d, struct vm_op *op,
+                       struct vm_stream *s, uint32_t event)
 {
     if (op->timed_id) {
         offered->after();
@@ -279,9 +295,13 @@ void vm_op_times_after(struct vm_op_times *t, struct vm_op *op, struct vm_stream
         return;
     struct pending p = {.event = event, .start = op->start, .end = timer_take(t)};
     op->start = NULL;
-    if (!p.end || vm_drv.p_cuEventRecord(p.end, s->handle) != CUDA_SUCCESS || !pending_push(t, p)) {
+    bool ok = p.end && vm_drv.p_cuEventRecord(p.end, s->handle) == CUDA_SUCCESS;
+    if (ok)
+        p.back = note_return(t, d, op);
+    if (!ok || !pending_push(t, p)) {
         timer_give(t, p.start);
         timer_give(t, p.end);
+        timer_give(t, p.back);
     }
 }
 
@@ -294,18 +314,28 @@ void vm_op_times_flush(struct vm_op_times *t, struct vm_device *d)
     pthread_mutex_lock(&d->lock);
 }
 
+/* Did the host stand in the call until the device was done? */
+static bool blocked(const struct pending *p)
+{
+    float ms;
+    return p->back && vm_drv.p_cuEventElapsedTime(&ms, p->end, p->back) == CUDA_SUCCESS && ms >= 0;
+}
+
 /* Stops at the first pair that has not come out: they come in order, near enough. */
 void vm_op_times_collect(struct vm_op_times *t, struct vm_trace *trace)
 {
     while (t->count > 0) {
         const struct pending *p = &t->pending[t->head];
         float ms = 0;
-        if (vm_drv.p_cuEventQuery(p->end) != CUDA_SUCCESS)
+        if (vm_drv.p_cuEventQuery(p->end) != CUDA_SUCCESS ||
+            (p->back && vm_drv.p_cuEventQuery(p->back) != CUDA_SUCCESS))
             break;
         if (vm_drv.p_cuEventElapsedTime(&ms, p->start, p->end) == CUDA_SUCCESS && ms >= 0) {
             uint64_t ns = (uint64_t)((double)ms * 1e6);
             trace->events[p->event].dur_ns = ns ? ns : 1;
             learn(t, trace->events[p->event].sig, ns ? ns : 1);
+            if (blocked(p))
+                trace->events[p->event].flags |= VM_OPF_BLOCKS;
         }
         pending_pop(t);
     }

@@ -16,8 +16,8 @@ void vm_op_times_free(struct vm_op_times *t);
 void vm_op_times_before(struct vm_op_times *t, struct vm_device *d, struct vm_op *op,
                         struct vm_stream *s);
 /* After it: it became this event of the trace; or it did not count. One of the two, on the same thread. */
-void vm_op_times_after(struct vm_op_times *t, struct vm_op *op, struct vm_stream *s,
-                       uint32_t event);
+void vm_op_times_after(struct vm_op_times *t, struct vm_device *d, struct vm_op *op,
+                       struct vm_stream *s, uint32_t event);
 void vm_op_times_cancel(struct vm_op_times *t, struct vm_op *op);
 /* Asks for times that are not here yet; gives the lock up meanwhile. */
 void vm_op_times_flush(struct vm_op_times *t, struct vm_device *d);

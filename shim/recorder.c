@@ -28,6 +28,7 @@ struct vm_recorder {
     uint64_t recording; /* number of this one: what waited without the lock asks whether it still
                            goes on */
     struct vm_op_times *times;
+    uint32_t last_op; /* event of the last operation, if there is one */
     uint64_t began_ns;
     uint64_t iterations; /* of earlier recordings */
     uint64_t period_ops; /* of the last one */
@@ -220,6 +221,16 @@ void vm_recorder_before(struct vm_device *d, struct vm_op *op, struct vm_stream 
         vm_op_times_before(r->times, d, op, s);
 }
 
+void vm_recorder_waited(struct vm_device *d, const struct vm_stream *s)
+{
+    struct vm_recorder *r = d->recorder;
+    if (!r->on || r->ops == 0)
+        return;
+    struct vm_event *e = &r->trace.events[r->last_op];
+    if (!s || e->stream == s->number)
+        e->flags |= VM_OPF_WAITED;
+}
+
 static int add_op(struct vm_device *d, const struct vm_op *op, const struct vm_stream *s,
                   uint32_t *event)
 {
@@ -311,7 +322,8 @@ void vm_recorder_after(struct vm_device *d, struct vm_op *op, struct vm_stream *
         give_up(d);
         return;
     }
-    vm_op_times_after(r->times, op, s, event);
+    vm_op_times_after(r->times, d, op, s, event);
+    r->last_op = event;
     r->ops++;
     vm_op_times_collect(r->times, &r->trace);
     look_for_iteration(d);

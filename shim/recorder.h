@@ -14,6 +14,8 @@ void vm_recorder_step(struct vm_device *d);
 /* Around an operation: starts and ends its time, adds it to the trace, looks for the iteration. */
 void vm_recorder_before(struct vm_device *d, struct vm_op *op, struct vm_stream *s);
 void vm_recorder_after(struct vm_device *d, struct vm_op *op, struct vm_stream *s, bool counted);
+/* The host waits for the stream, NULL: for all; so it waits for the last operation if that is on it. */
+void vm_recorder_waited(struct vm_device *d, const struct vm_stream *s);
 /* Without the lock, now and then: leaves what only recording needed. */
 void vm_recorder_settle(struct vm_device *d);
 /* A plan is in force: nothing more to record; the trace file, if one is wanted, is written. */

@@ -3,6 +3,7 @@
 #include "driver.h"
 #include "graph.h"
 #include "pager.h"
+#include "recorder.h"
 #include "runtime.h"
 #include "stream.h"
 
@@ -29,10 +30,21 @@ static bool context_done(struct vm_device *d, void *what)
     return vm_streams_reached(d, *(uint64_t *)what);
 }
 
+static void note_wait(struct vm_device *d, CUstream s)
+{
+    for (unsigned i = 0; i < d->nstreams; i++)
+        if (d->streams[i]->handle == s && !d->streams[i]->gone)
+            vm_recorder_waited(d, d->streams[i]);
+}
+
 /* Works off what is due until `done` or nothing is left to do. */
 static void work_until(struct vm_device *d, done_fn done, void *what)
 {
     pthread_mutex_lock(&d->lock);
+    if (done == context_done)
+        vm_recorder_waited(d, NULL);
+    else if (done == stream_done)
+        note_wait(d, what);
     if (!vm_pager_busy(d) || d->broken != CUDA_SUCCESS || d->captures > 0) {
         pthread_mutex_unlock(&d->lock);
         return;

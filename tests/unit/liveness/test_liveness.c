@@ -412,6 +412,33 @@ Test(iteration, op_times_are_medians_of_the_repeats)
     vm_trace_fini(&t);
 }
 
+/* One repeat in which the host was seen to wait says it of the op; other flags are those of its own event. */
+Test(iteration, waits_are_known_from_any_repeat)
+{
+    struct vm_trace t = {0};
+    struct vm_iteration it;
+    struct vm_period *runs;
+    struct vm_error why;
+    size_t n, seen = 0, waits = 0;
+    prefetching(&t, 9);
+    cr_assert_eq(vm_period_runs(&t, &runs, &n), VM_OK);
+    for (size_t i = 0; i < t.nevents && seen < 7; i++)
+        if (t.events[i].kind == VM_EV_OP && t.events[i].sig == 2 && ++seen == 7)
+            t.events[i].flags |= VM_OPF_BLOCKS | VM_OPF_PURE;
+    cr_assert_eq(seen, 7);
+    cr_assert_eq(vm_iteration_build(&t, &runs[0], &it, &why), VM_OK);
+    for (size_t i = 0; i < it.nops; i++) {
+        bool blocks = it.ops[i].flags & VM_OPF_BLOCKS, pure = it.ops[i].flags & VM_OPF_PURE;
+        cr_assert_eq(blocks, it.ops[i].sig == 2);
+        cr_assert_eq(pure, (t.events[it.ops[i].event].flags & VM_OPF_PURE) != 0);
+        waits += blocks;
+    }
+    cr_assert_eq(waits, it.periods);
+    vm_iteration_fini(&it);
+    free(runs);
+    vm_trace_fini(&t);
+}
+
 /* An op that was measured nowhere takes the time of the same work elsewhere; unknown work stays unknown. */
 Test(iteration, gaps_between_measured_times_are_filled)
 {

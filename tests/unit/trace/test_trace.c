@@ -152,7 +152,7 @@ Test(trace_file, odd_values_come_back_as_they_were)
                          .sig = UINT64_MAX,
                          .name = name,
                          .stream = 9,
-                         .flags = VM_OPF_PURE | VM_OPF_CALL_BEGIN,
+                         .flags = VM_OPF_PURE | VM_OPF_CALL_BEGIN | VM_OPF_BLOCKS | VM_OPF_WAITED,
                          .layer = VM_LAYER_RNN,
                          .dur_ns = 1};
     struct vm_access a[2] = {{b, VM_WRITE | VM_TOTAL, VM_ROLE_STATE, 0}, {c, VM_UNKNOWN, 0, 0}};
