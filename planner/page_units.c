@@ -186,6 +186,17 @@ static void unit_flags(struct vm_page_unit *u, const struct vm_iter_block *blk)
         u->flags |= VM_UNIT_PINNED;
 }
 
+/* Ops between the last that uses the block and its end. */
+static uint32_t linger_of(const struct builder *b, uint32_t block)
+{
+    const struct vm_iter_block *blk = &b->it->blocks[block];
+    uint32_t last = b->touches[b->first[block + 1] - 1].key;
+
+    if (block_cyclic(blk) || blk->free_op <= last || blk->free_op - last > b->it->nops)
+        return 0;
+    return blk->free_op - last - 1;
+}
+
 /* The unit of one block alone. */
 static int emit_block(struct builder *b, uint32_t block, uint64_t page, uint32_t npages)
 {
@@ -199,6 +210,8 @@ static int emit_block(struct builder *b, uint32_t block, uint64_t page, uint32_t
             return VM_ENOMEM;
     u = &b->out->units[b->out->nunits - 1];
     u->nuses = (uint32_t)b->out->nuses - u->use;
+    if (u->nuses)
+        u->linger = linger_of(b, block);
     return VM_OK;
 }
 
@@ -390,11 +403,14 @@ static int index_ops(struct vm_page_units *u, const struct vm_iteration *it)
     u->op_first = calloc(it->nops + 2, sizeof *u->op_first);
     u->refs = malloc((u->nuses + 1) * sizeof *u->refs);
     u->dur_store = malloc((it->nops + 1) * sizeof *u->dur_store);
-    if (!u->op_first || !u->refs || !u->dur_store)
+    u->op_flags = malloc(it->nops + 1);
+    if (!u->op_first || !u->refs || !u->dur_store || !u->op_flags)
         return VM_ENOMEM;
     u->dur_ns = u->dur_store;
     for (size_t k = 0; k < it->nops; k++)
         u->dur_store[k] = it->ops[k].dur_ns;
+    for (size_t k = 0; k < it->nops; k++)
+        u->op_flags[k] = it->ops[k].flags & (VM_OPF_BLOCKS | VM_OPF_WAITED);
     for (size_t i = 0; i < u->nuses; i++)
         u->op_first[u->uses[i].op + 1]++;
     for (size_t k = 0; k < it->nops; k++)
@@ -482,6 +498,7 @@ void vm_page_units_fini(struct vm_page_units *u)
     free(u->op_first);
     free(u->refs);
     free(u->dur_store);
+    free(u->op_flags);
     memset(u, 0, sizeof *u);
 }
 

@@ -39,6 +39,8 @@ struct vm_page_unit {
     uint32_t use, nuses; /* into vm_page_units.uses: in op order from its birth on      */
     uint32_t block;      /* a block on it (the only one unless shared)                  */
     uint32_t flags;
+    uint32_t linger;     /* ops after its last one that are issued before its block is freed: until then its
+                            contents may matter for all that the runtime knows; 0 if cyclic or shared */
 };
 
 struct vm_page_ref {
@@ -55,6 +57,7 @@ struct vm_page_units {
     struct vm_page_ref *refs; /* nuses */
     const uint64_t *dur_ns;   /* nops op times; owned by this structure */
     uint64_t *dur_store;
+    uint8_t *op_flags;        /* nops: VM_OPF_BLOCKS and VM_OPF_WAITED of each op */
     size_t nops;
     uint64_t first_page, npages; /* the range of page numbers in use */
     uint64_t page_bytes;

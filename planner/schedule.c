@@ -371,6 +371,22 @@ static unsigned polish_tries(const struct vm_page_units *u, unsigned effort, con
     return (unsigned)(effort > 1 ? 4 * n : n);
 }
 
+/* No moves: everything is fetched when an op needs it, and what is needed last leaves. Where unmapping waits for
+ * the copies in flight, moves that are just right for the links can cost more than they save. */
+static int try_demand(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total, struct best *b)
+{
+    struct choice from = {.usable = total};
+    struct vm_schedule s;
+    double *start = malloc((u->nops + 1) * sizeof *start);
+    int rc = start ? vm_schedule_time(u, m, total, total, NULL, 0, 0, &s, start) : VM_ENOMEM;
+
+    if (rc)
+        free(start);
+    else
+        offer(b, &s, start, &from);
+    return rc;
+}
+
 int vm_schedule_build(const struct vm_page_units *u, const struct vm_machine *m,
                       const struct vm_schedule_options *opt, struct vm_schedule *out,
                       struct vm_error *why)
@@ -390,6 +406,8 @@ int vm_schedule_build(const struct vm_page_units *u, const struct vm_machine *m,
     if (!rc && opt->effort && !good_enough(&b) && u->nuses <= VM_LARGE_USES)
         rc = vm_schedule_polish(u, m, total, polish_tries(u, opt->effort, &b.s), near_ns(&b), &b.s,
                                 b.start_ns);
+    if (!rc && opt->effort && !good_enough(&b))
+        rc = try_demand(u, m, total, &b);
     free(b.start_ns);
     if (rc) {
         if (b.have)

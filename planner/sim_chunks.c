@@ -20,13 +20,47 @@ static uint64_t slot_of(const struct vm_sim *s, uint32_t unit)
     return s->u->units[unit].page - s->u->first_page;
 }
 
+/* The unit's chunk stays at its place. One that an earlier unit left there, before the first whole iteration,
+ * is free. */
+static void attach(struct vm_sim *s, uint64_t slot, uint32_t unit)
+{
+    uint32_t o = s->owner[slot];
+
+    if (o != VM_NONE) {
+        s->dead_pages -= s->su[o].dead;
+        s->let_go -= !s->su[o].dead;
+        s->free_pages++;
+    }
+    s->owner[slot] = unit;
+}
+
 void vm_sim_let_go(struct vm_sim *s, uint32_t unit)
 {
     struct vm_sim_unit *x = &s->su[unit];
 
-    for (uint32_t i = 0; i < x->res; i++)
-        s->owner[slot_of(s, unit) + i] = unit;
-    x->res = 0;
+    for (uint32_t i = 0; i < x->res - x->leaving; i++)
+        attach(s, slot_of(s, unit) + i, unit);
+    s->let_go += x->res - x->leaving;
+    x->res = x->leaving;
+}
+
+static bool grow_graveyard(struct vm_sim *s)
+{
+    size_t cap = 2 * s->grave_cap;
+    struct vm_sim_grave *p = malloc(cap * sizeof *p);
+
+    if (!p) {
+        s->failed = true;
+        return false;
+    }
+    for (size_t i = 0; i < s->grave_cap; i++)
+        p[i] = s->graveyard[(s->grave_head + i) % s->grave_cap];
+    free(s->graveyard);
+    s->graveyard = p;
+    s->grave_head = 0;
+    s->grave_tail = s->grave_cap;
+    s->grave_cap = cap;
+    return true;
 }
 
 void vm_sim_bury(struct vm_sim *s, uint32_t unit)
@@ -41,24 +75,13 @@ void vm_sim_bury(struct vm_sim *s, uint32_t unit)
     if (!n)
         return;
     vm_sim_account(s);
+    s->let_go -= n;
     s->dead_pages += n;
     vm_sim_account(s);
-    if (s->grave_tail - s->grave_head == s->grave_cap) {
-        size_t cap = 2 * s->grave_cap;
-        uint32_t *p = malloc(cap * sizeof *p);
-        if (!p) {
-            s->failed = true;
-            return;
-        }
-        for (size_t i = 0; i < s->grave_cap; i++)
-            p[i] = s->graveyard[(s->grave_head + i) % s->grave_cap];
-        free(s->graveyard);
-        s->graveyard = p;
-        s->grave_head = 0;
-        s->grave_tail = s->grave_cap;
-        s->grave_cap = cap;
-    }
-    s->graveyard[s->grave_tail++ % s->grave_cap] = unit;
+    if (s->grave_tail - s->grave_head == s->grave_cap && !grow_graveyard(s))
+        return;
+    x->buried = ++s->burials;
+    s->graveyard[s->grave_tail++ % s->grave_cap] = (struct vm_sim_grave){unit, x->buried};
 }
 
 uint64_t vm_sim_at_hand(const struct vm_sim *s)
@@ -66,35 +89,98 @@ uint64_t vm_sim_at_hand(const struct vm_sim *s)
     return s->free_pages + (s->m->unmap_waits ? 0 : s->dead_pages);
 }
 
-void vm_sim_reclaim(struct vm_sim *s, uint64_t n)
+/* Ops until a unit begins on the page; 2 * nops: none does. */
+static uint32_t ops_to_birth(const struct vm_sim *s, uint64_t slot)
 {
-    while (n && s->grave_head < s->grave_tail) {
-        uint32_t unit = s->graveyard[s->grave_head % s->grave_cap];
-        uint64_t base = slot_of(s, unit);
+    const uint32_t *b = s->births + s->birth_at[slot];
+    uint32_t n = s->birth_at[slot + 1] - s->birth_at[slot], k = (uint32_t)(s->issued % s->nops), i = 0;
+
+    if (!n)
+        return 2 * s->nops;
+    while (i < n && b[i] < k)
+        i++;
+    return i < n ? b[i] - k : b[0] + s->nops - k;
+}
+
+static bool is_dead_page(const struct vm_sim *s, uint32_t unit, uint64_t slot)
+{
+    return s->owner[slot] == unit && s->su[unit].dead;
+}
+
+/* One pass over the graveyard: takes pages where nothing begins within `spared` ops, up to n. What is left. */
+static uint64_t reclaim_pass(struct vm_sim *s, uint64_t n, uint32_t spared)
+{
+    size_t kept = s->grave_head;
+
+    for (size_t i = s->grave_head; i < s->grave_tail; i++) {
+        struct vm_sim_grave g = s->graveyard[i % s->grave_cap];
+        uint64_t base = slot_of(s, g.unit);
         bool left = false;
-        for (uint32_t i = 0; i < s->u->units[unit].npages && s->su[unit].dead; i++) {
-            if (s->owner[base + i] != unit)
+        if (s->su[g.unit].buried != g.number)
+            continue;
+        for (uint32_t p = 0; p < s->u->units[g.unit].npages; p++) {
+            if (!is_dead_page(s, g.unit, base + p))
                 continue;
-            if (!n) {
+            if (!n || ops_to_birth(s, base + p) < spared) {
                 left = true;
-                break;
+                continue;
             }
-            s->owner[base + i] = VM_NONE;
+            s->owner[base + p] = VM_NONE;
             s->dead_pages--;
             s->free_pages++;
             s->host += s->m->unmap_ns;
             n--;
         }
-        if (!left)
-            s->grave_head++;
+        if (left)
+            s->graveyard[kept++ % s->grave_cap] = g;
+        else
+            s->su[g.unit].buried = 0;
     }
+    s->grave_tail = kept;
+    return n;
+}
+
+void vm_sim_reclaim(struct vm_sim *s, uint64_t n, bool all)
+{
+    static const uint32_t spared[] = {VM_BORN_SOON, 1, 0};
+
+    for (size_t i = s->opt.knows_dead ? 0 : 1; i < (all ? 3 : 2) && n; i++)
+        n = reclaim_pass(s, n, spared[i]);
+}
+
+int vm_sim_index_births(struct vm_sim *s)
+{
+    const struct vm_page_units *u = s->u;
+    size_t total = 0;
+
+    s->birth_at = calloc(u->npages + 3, sizeof *s->birth_at);
+    if (!s->birth_at)
+        return VM_ENOMEM;
+    for (size_t i = 0; i < u->nunits; i++)
+        if (u->units[i].nuses && !(u->units[i].flags & VM_UNIT_CYCLIC))
+            for (uint32_t p = 0; p < u->units[i].npages; p++, total++)
+                s->birth_at[slot_of(s, (uint32_t)i) + p + 2]++;
+    for (uint64_t p = 2; p < u->npages + 3; p++)
+        s->birth_at[p] += s->birth_at[p - 1];
+    s->births = malloc((total + 1) * sizeof *s->births);
+    if (!s->births)
+        return VM_ENOMEM;
+    for (uint32_t k = 0; k < u->nops; k++) /* in the order of ops, so that each page's list ascends */
+        for (uint32_t r = u->op_first[k]; r < u->op_first[k + 1]; r++) {
+            const struct vm_page_unit *un = &u->units[u->refs[r].unit];
+            if (u->refs[r].use != un->use || (un->flags & VM_UNIT_CYCLIC))
+                continue;
+            for (uint32_t p = 0; p < un->npages; p++)
+                s->births[s->birth_at[slot_of(s, u->refs[r].unit) + p + 1]++] = k;
+        }
+    return VM_OK;
 }
 
 void vm_sim_take(struct vm_sim *s, uint64_t n)
 {
     vm_sim_account(s);
     if (n > s->free_pages)
-        vm_sim_reclaim(s, n - s->free_pages);
+        vm_sim_reclaim(s, n - s->free_pages, true);
     s->free_pages -= n < s->free_pages ? n : s->free_pages;
     vm_sim_account(s);
 }
@@ -104,9 +190,10 @@ uint32_t vm_sim_inherited(const struct vm_sim *s, uint32_t unit)
     uint64_t base = slot_of(s, unit);
     uint32_t n = 0;
 
-    for (uint32_t i = s->su[unit].res; i < s->u->units[unit].npages; i++)
-        n += s->owner[base + i] != VM_NONE &&
-             (s->m->unmap_waits || !s->su[s->owner[base + i]].dead);
+    for (uint32_t i = s->su[unit].res; i < s->u->units[unit].npages; i++) {
+        uint32_t o = s->owner[base + i];
+        n += o != VM_NONE && (s->m->unmap_waits || !s->su[o].dead);
+    }
     return n;
 }
 
@@ -123,11 +210,14 @@ void vm_sim_provide(struct vm_sim *s, uint32_t unit)
             need++;
             continue;
         }
-        s->dead_pages -= s->su[o].dead;
+        if (s->su[o].dead)
+            s->dead_pages--;
+        else
+            s->let_go--;
         s->owner[base + i] = VM_NONE;
     }
     vm_sim_take(s, need);
-    s->host += need * (s->m->map_ns + s->m->access_ns);
+    s->host += need * (s->m->map_ns + s->m->access_ns) + (need ? s->m->access_call_ns : 0);
     x->res = s->u->units[unit].npages;
     x->dead = false;
     vm_sim_account(s);

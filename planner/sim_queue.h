@@ -18,7 +18,7 @@ struct vm_sim_requests {
 
 /* A copy that ended on the device and waits for the host to map or unmap its pages. */
 struct vm_sim_done {
-    double at; /* ns */
+    double begun, at; /* ns */
     uint32_t unit, npages, move;
 };
 

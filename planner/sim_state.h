@@ -1,4 +1,4 @@
-/* The plan simulator's state and its account of chunks; internal to simulate.c and sim_chunks.c. One
+/* The plan simulator's state and its account of chunks; internal to simulate.c and sim_*.c. One
  * simulation has one owner; nothing here is thread-safe. Out of memory sets `failed`. */
 #ifndef VM_PLANNER_SIM_STATE_H
 #define VM_PLANNER_SIM_STATE_H
@@ -11,6 +11,9 @@
 #include "simulate.h"
 #include "use_heap.h"
 
+/* Ops a host may have issued that the device has not finished. */
+#define VM_SIM_RUN_AHEAD 1024u
+
 struct vm_sim_unit {
     uint32_t res;    /* pages [0, res) are on the device, those on their way out included */
     uint32_t leaving, coming; /* pages of the copies in flight                           */
@@ -21,13 +24,23 @@ struct vm_sim_unit {
     uint32_t queued; /* pages asked to leave whose copies have not begun                  */
     uint32_t asked;  /* pages that queued moves will fetch                                */
     uint64_t busy;   /* absolute op after which it is idle, plus 1                         */
+    uint64_t freed;  /* absolute op before which its lingering block was freed                */
     uint64_t wanted; /* absolute op that the host stands before and that uses it, plus 1   */
     bool dead;       /* contents dead; pages still attached are the pool's to reclaim      */
+    uint64_t buried; /* number of its entry in the graveyard; 0: none                       */
+};
+
+/* Dead units, the first buried first (ring). An entry whose number the unit does not bear is stale. */
+struct vm_sim_grave {
+    uint32_t unit;
+    uint64_t number;
 };
 
 struct vm_sim_engine {
     bool busy;
     double rem_bytes, fixed_ns; /* what is left of the copy in flight */
+    double begun, ended;        /* when it began; when the one before ended */
+    unsigned queued;            /* copies behind it that the host has issued already */
     struct vm_sim_request job;         /* npages = pages of this copy        */
 };
 
@@ -38,15 +51,25 @@ struct vm_sim {
     size_t nmoves;
     struct vm_sim_options opt;
     uint32_t *move_first; /* nops + 1 */
+    uint32_t *end_first, *ends; /* units that linger and are freed after op k: ends[end_first[k]] .. */
     uint32_t nops;
     struct vm_sim_unit *su;
     uint32_t *owner; /* per page: dead unit whose chunk is still attached, or VM_NONE */
-    uint32_t *graveyard; /* dead units, oldest first (ring) */
+    struct vm_sim_grave *graveyard;
     size_t grave_head, grave_tail, grave_cap;
+    uint64_t burials;
+    uint32_t *birth_at; /* per page: first of its births, npages + 1 */
+    uint32_t *births;   /* ops with which a unit begins on the page, ascending */
     uint64_t free_pages, dead_pages, capacity;
-    uint64_t parked; /* pages that have left and wait to be unmapped */
+    uint64_t let_go;      /* pages whose blocks are freed and whose last op is not done */
+    uint64_t parked;      /* pages that have left and wait to be unmapped */
+    uint32_t parked_runs; /* runs of neighbours among them: calls          */
+    uint32_t parked_unit; /* whose pages came last                         */
+    uint64_t out_soon;    /* pages that are to leave once their op is done  */
+    uint64_t moves_soon;  /* moves that wait for that                       */
+    uint64_t dead_due;    /* dead pages to be unmapped next                 */
     double now, host;
-    double *end_at; /* ring over RUN_AHEAD ops */
+    double *end_at; /* ring over VM_SIM_RUN_AHEAD ops */
     uint64_t issued, finished; /* absolute ops */
     double last_end;
     struct vm_sim_requests out, in, urgent;
@@ -57,7 +80,11 @@ struct vm_sim {
     size_t nkept, cap_kept;
     uint64_t waiting_op; /* the op the host stands before */
     bool waiting_room;   /* it lacks chunks for new contents */
+    bool stuck;          /* it waits and nothing leaves: it comes first */
+    bool blocked;        /* the host stands in a call that waits for the copies */
     uint64_t room;       /* chunks for new contents that it needs */
+    uint64_t own_dead;   /* chunks that it inherits at its places     */
+    double ahead_ns;     /* issued since the device last rested */
     bool failed;
     /* measured */
     uint64_t out_pages, in_pages, demand_pages, peak;
@@ -66,12 +93,43 @@ struct vm_sim {
     double *start_ns, *out_done_ns;
 };
 
+/* Makes the state from u, m, moves, capacity, which are set; vm_sim_fini in any case. VM_OK, VM_UNFIT (what is pinned
+ * exceeds the capacity), VM_EINVAL (moves that are not in order) or VM_ENOMEM. */
+int vm_sim_init(struct vm_sim *s);
+void vm_sim_fini(struct vm_sim *s);
+/* Does the unit's block outlive its last op? Counted only where unmapping waits: the choice of what leaves knows of no
+ * such block yet, and schedules for the other machines are held to a bound that does not either. */
+bool vm_sim_lingers(const struct vm_sim *s, const struct vm_page_unit *un);
+
+/* ---- sim_events.c ---- */
+
+/* Append a request. */
+void vm_sim_push(struct vm_sim *s, struct vm_sim_requests *q, struct vm_sim_request r);
+/* Is that a copy whose pages stay? move: of a request, may be VM_NONE. */
+bool vm_sim_stays(const struct vm_sim *s, uint32_t move);
+/* Asks for a unit's last pages to leave. Those that have a valid copy go at once: they do not wait for the
+ * copies of others. */
+void vm_sim_ask_out(struct vm_sim *s, uint32_t unit, uint32_t npages, uint32_t move);
+/* Starts what copies may start now. */
+void vm_sim_kick(struct vm_sim *s);
+/* The copy in flight that ends first is done. False: there is none that ends by `until` ns. */
+bool vm_sim_end_copy(struct vm_sim *s, double until);
+/* Lets the next event happen. False when there is none by `until` ns. */
+bool vm_sim_step(struct vm_sim *s, double until);
+/* The host unmaps the pages that have left: their chunks are free. */
+void vm_sim_unmap_parked(struct vm_sim *s);
+
+/* ---- sim_chunks.c ---- */
+
 /* Brings the time average and the peak of used pages up to now: before and after each change. */
 void vm_sim_account(struct vm_sim *s);
 /* Chunks that can be had at once. */
 uint64_t vm_sim_at_hand(const struct vm_sim *s);
-/* Unmaps up to n dead pages, oldest first: their chunks are free. */
-void vm_sim_reclaim(struct vm_sim *s, uint64_t n);
+/* When units begin on each page. VM_OK or VM_ENOMEM. */
+int vm_sim_index_births(struct vm_sim *s);
+/* Unmaps up to n dead pages: their chunks are free. Those first that died first, but last those on whose
+ * page a unit begins soon, and those on whose page one begins with the next op only if `all`. */
+void vm_sim_reclaim(struct vm_sim *s, uint64_t n, bool all);
 /* Takes n chunks from the free ones, then from dead pages. The caller has checked. */
 void vm_sim_take(struct vm_sim *s, uint64_t n);
 /* The blocks of a unit are freed once its last op is issued: whoever comes to the same place next, in

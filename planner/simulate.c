@@ -1,359 +1,19 @@
 #include "simulate.h"
 
 #include <float.h>
+
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sim_state.h"
 
-#define RUN_AHEAD 1024u /* ops a host may have issued that the device has not finished */
-#define IDLE DBL_MAX
+#define IDLE DBL_MAX /* never */
 
 static uint64_t capacity_of(const struct vm_page_units *u, const struct vm_machine *m,
                             const struct vm_sim_options *opt)
 {
     return opt->capacity_pages ? opt->capacity_pages : m->device_bytes / u->page_bytes;
-}
-
-/* ---- queues ---------------------------------------------------------------------------------*/
-
-static void push(struct vm_sim *s, struct vm_sim_requests *q, struct vm_sim_request r)
-{
-    if (vm_sim_requests_push(q, r))
-        s->failed = true;
-}
-
-static void push_done(struct vm_sim *s, struct vm_sim_dones *q, struct vm_sim_done d)
-{
-    if (vm_sim_dones_push(q, d))
-        s->failed = true;
-}
-
-/* ---- engines --------------------------------------------------------------------------------*/
-
-static double rate(const struct vm_sim *s, bool out)
-{
-    bool both = s->eo.busy && s->ei.busy;
-
-    if (out)
-        return both && s->m->out_duplex_bps > 0 ? s->m->out_duplex_bps : s->m->out_bps;
-    return both && s->m->in_duplex_bps > 0 ? s->m->in_duplex_bps : s->m->in_bps;
-}
-
-static double engine_end(const struct vm_sim *s, bool out)
-{
-    const struct vm_sim_engine *e = out ? &s->eo : &s->ei;
-
-    if (!e->busy)
-        return IDLE;
-    return s->now + e->fixed_ns + e->rem_bytes / rate(s, out) * 1e9;
-}
-
-static void progress(struct vm_sim *s, bool out, double dt)
-{
-    struct vm_sim_engine *e = out ? &s->eo : &s->ei;
-
-    if (!e->busy)
-        return;
-    double lat = dt < e->fixed_ns ? dt : e->fixed_ns;
-    e->fixed_ns -= lat;
-    e->rem_bytes -= (dt - lat) * rate(s, out) * 1e-9;
-    if (e->rem_bytes < 0)
-        e->rem_bytes = 0;
-}
-
-static void advance_to(struct vm_sim *s, double t)
-{
-    if (t > s->now) {
-        progress(s, true, t - s->now);
-        progress(s, false, t - s->now);
-        vm_sim_account(s);
-        s->now = t;
-    }
-}
-
-static void start_copy(struct vm_sim *s, struct vm_sim_engine *e, struct vm_sim_request job)
-{
-    e->busy = true;
-    e->rem_bytes = (double)job.npages * (double)s->u->page_bytes;
-    e->fixed_ns = s->m->copy_latency_ns;
-    e->job = job;
-}
-
-/* Is that a copy whose pages stay? */
-static bool stays(const struct vm_sim *s, uint32_t move)
-{
-    return move != VM_NONE && s->moves[move].kind == VM_ACT_COPY;
-}
-
-/* Begins to copy pages that stay, unless an op was issued that uses them: that ends the wait for it. */
-static void start_stay(struct vm_sim *s, struct vm_sim_request *r)
-{
-    struct vm_sim_unit *x = &s->su[r->unit];
-    uint32_t dirty = s->u->units[r->unit].npages - x->clean, end = x->res - x->leaving;
-    struct vm_sim_request job = *r;
-
-    end = end < dirty ? end : dirty;
-    job.npages = r->npages < end ? r->npages : end;
-    if (x->use != r->use || x->dead || x->coming || !job.npages) {
-        s->out.head++;
-        return;
-    }
-    if (job.npages > s->opt.batch_pages)
-        job.npages = s->opt.batch_pages;
-    x->copying = s->u->units[r->unit].npages - end + job.npages;
-    r->npages -= job.npages;
-    start_copy(s, &s->eo, job);
-}
-
-static void start_out(struct vm_sim *s)
-{
-    while (!s->eo.busy && s->out.head < s->out.tail) {
-        struct vm_sim_request *r = &s->out.r[s->out.head];
-        struct vm_sim_unit *x = &s->su[r->unit];
-        if (x->copying)
-            return; /* the host has not seen yet that it is done */
-        if (stays(s, r->move)) {
-            start_stay(s, r);
-            continue;
-        }
-        uint32_t can = x->res - x->leaving;
-        uint32_t n = r->npages < can ? r->npages : can;
-        if (x->use != r->use || x->dead || x->coming || !n) {
-            x->queued -= r->npages;
-            s->out.head++;
-            continue;
-        }
-        uint32_t total = s->u->units[r->unit].npages;
-        uint32_t top = x->res - x->leaving; /* pages [top - n, top) go next */
-        uint32_t dirty_end = total - x->clean;
-        struct vm_sim_request job = *r;
-        if (top > dirty_end) { /* a valid copy exists: only unmap */
-            job.npages = top - dirty_end < n ? top - dirty_end : n;
-            x->leaving += job.npages;
-            x->queued -= job.npages;
-            r->npages -= job.npages;
-            push_done(s, &s->out_done,
-                      (struct vm_sim_done){s->now, job.unit, job.npages, job.move});
-            continue;
-        }
-        job.npages = n < s->opt.batch_pages ? n : s->opt.batch_pages;
-        x->leaving += job.npages;
-        x->queued -= job.npages;
-        r->npages -= job.npages;
-        start_copy(s, &s->eo, job);
-    }
-}
-
-/* Room for a fetch: while the host stands before an op that lacks chunks for new contents, a later
- * op's fetch must not take them. */
-static bool may_fetch(const struct vm_sim *s, const struct vm_sim_request *r)
-{
-    return !s->waiting_room || r->need <= s->waiting_op;
-}
-
-static void start_in(struct vm_sim *s)
-{
-    while (!s->ei.busy) {
-        struct vm_sim_requests *q = s->urgent.head < s->urgent.tail ? &s->urgent : &s->in;
-        if (q->head == q->tail)
-            return;
-        struct vm_sim_request *r = &q->r[q->head];
-        struct vm_sim_unit *x = &s->su[r->unit];
-        uint32_t total = s->u->units[r->unit].npages;
-        uint32_t lack = x->dead ? 0 : total - x->res - x->coming;
-        uint32_t n = r->npages < lack ? r->npages : lack;
-        if (x->leaving || (x->queued && x->use != r->use))
-            return; /* its last pages are still on their way out */
-        if (!n || r->need < s->issued) {
-            if (q == &s->in)
-                x->asked -= r->npages;
-            q->head++;
-            continue;
-        }
-        if (!x->res && !x->coming)
-            vm_sim_clear_place(s, r->unit);
-        uint64_t room = vm_sim_at_hand(s);
-        if (!room || !may_fetch(s, r))
-            return;
-        if (n > room)
-            n = (uint32_t)room;
-        if (n > s->opt.batch_pages)
-            n = s->opt.batch_pages;
-        vm_sim_take(s, n);
-        struct vm_sim_request job = *r;
-        job.npages = n;
-        r->npages -= n;
-        if (q == &s->in)
-            x->asked -= n;
-        else if (x->asked >= n) /* the schedule would have fetched them, if a little later */
-            job.move = 0;
-        x->coming += n;
-        start_copy(s, &s->ei, job);
-        vm_sim_account(s);
-    }
-}
-
-static void kick(struct vm_sim *s)
-{
-    start_out(s);
-    start_in(s);
-}
-
-/* ---- events ---------------------------------------------------------------------------------*/
-
-static void unmap_parked(struct vm_sim *s)
-{
-    s->host += (double)s->parked * s->m->unmap_ns;
-    s->free_pages += s->parked;
-    s->parked = 0;
-}
-
-static void finish_out(struct vm_sim *s)
-{
-    struct vm_sim_done d = s->out_done.d[s->out_done.head++];
-    struct vm_sim_unit *x = &s->su[d.unit];
-    uint32_t total = s->u->units[d.unit].npages;
-
-    if (s->out_done_ns && d.move != VM_NONE)
-        s->out_done_ns[d.move] = d.at - s->iter_start;
-    if (stays(s, d.move)) {
-        x->clean = x->copying > x->clean ? x->copying : x->clean;
-        x->copying = 0;
-        return;
-    }
-    vm_sim_account(s);
-    x->leaving -= d.npages;
-    x->res -= d.npages;
-    if (x->clean < total - x->res)
-        x->clean = total - x->res;
-    s->parked += d.npages;
-    if (!s->m->unmap_waits)
-        unmap_parked(s);
-    vm_sim_account(s);
-}
-
-/* A unit that came back before its use may be a victim again, though the last resort. */
-static void enlist(struct vm_sim *s, uint32_t unit)
-{
-    const struct vm_page_unit *un = &s->u->units[unit];
-    struct vm_sim_unit *x = &s->su[unit];
-    unsigned wraps;
-    uint32_t next = x->use == VM_NONE ? un->use : vm_page_next_use(s->u, un, x->use, &wraps);
-
-    if (next == VM_NONE || (un->flags & VM_UNIT_PINNED))
-        return;
-    uint64_t ahead = (s->u->uses[next].op + s->nops - s->issued % s->nops) % s->nops;
-    uint64_t key = s->opt.rule == VM_DEMAND_LRU ? UINT64_MAX - s->issued : s->issued + ahead;
-    if (vm_use_heap_push(&s->heap, key, unit, ++x->stamp))
-        s->failed = true;
-}
-
-static void finish_in(struct vm_sim *s)
-{
-    struct vm_sim_done d = s->in_done.d[s->in_done.head++];
-    struct vm_sim_unit *x = &s->su[d.unit];
-
-    x->coming -= d.npages;
-    x->res += d.npages;
-    enlist(s, d.unit);
-    s->host += d.npages * (s->m->map_ns + s->m->access_ns);
-}
-
-/* Pages that have a valid copy go at once: they do not wait for the copies of others. */
-static void ask_out(struct vm_sim *s, uint32_t unit, uint32_t npages, uint32_t move)
-{
-    struct vm_sim_unit *x = &s->su[unit];
-    uint32_t top = x->res - x->leaving, dirty_end = s->u->units[unit].npages - x->clean;
-    uint32_t bare = top > dirty_end && !x->coming && !x->copying ? top - dirty_end : 0;
-
-    bare = bare < npages ? bare : npages;
-    if (bare) {
-        x->leaving += bare;
-        npages -= bare;
-        push_done(s, &s->out_done, (struct vm_sim_done){s->now, unit, bare, move});
-    }
-    if (!npages)
-        return;
-    push(s, &s->out, (struct vm_sim_request){unit, npages, s->su[unit].use, move, 0});
-    s->su[unit].queued += npages;
-}
-
-static void op_finished(struct vm_sim *s)
-{
-    uint64_t abs = s->finished++;
-    uint32_t k = (uint32_t)(abs % s->nops);
-
-    for (uint32_t r = s->u->op_first[k]; r < s->u->op_first[k + 1]; r++) {
-        struct vm_page_ref ref = s->u->refs[r];
-        const struct vm_page_unit *un = &s->u->units[ref.unit];
-        struct vm_sim_unit *x = &s->su[ref.unit];
-        if (x->use != ref.use || x->busy != abs + 1)
-            continue;
-        bool ends = !(un->flags & VM_UNIT_CYCLIC) && ref.use == un->use + un->nuses - 1;
-        if (ends || (s->opt.knows_dead && !(un->flags & VM_UNIT_PINNED) &&
-                     !(s->u->uses[ref.use].flags & VM_PU_LIVE_AFTER)))
-            vm_sim_bury(s, ref.unit);
-    }
-    for (uint32_t i = s->move_first[k]; i < s->move_first[k + 1]; i++) {
-        const struct vm_move *mv = &s->moves[i];
-        if (s->su[mv->unit].use != mv->use || s->su[mv->unit].dead)
-            continue;
-        if (mv->kind == VM_ACT_OUT)
-            ask_out(s, mv->unit, mv->npages, i);
-        else if (mv->kind == VM_ACT_COPY)
-            push(s, &s->out, (struct vm_sim_request){mv->unit, mv->npages, mv->use, i, 0});
-    }
-}
-
-/* Lets the next event happen. False when nothing is under way. */
-static bool step(struct vm_sim *s, double until)
-{
-    double t_out = engine_end(s, true), t_in = engine_end(s, false);
-    double t_op = IDLE, t_od = IDLE, t_id = IDLE;
-
-    if (s->finished < s->issued)
-        t_op = s->end_at[s->finished % RUN_AHEAD];
-    if (s->out_done.head < s->out_done.tail)
-        t_od = s->out_done.d[s->out_done.head].at;
-    if (s->in_done.head < s->in_done.tail)
-        t_id = s->in_done.d[s->in_done.head].at;
-    /* what the host has to notice cannot happen before the host is free */
-    double seen = t_op < t_od ? t_op : t_od;
-    seen = t_id < seen ? t_id : seen;
-    if (seen < s->host)
-        seen = s->host;
-    double copy = t_out < t_in ? t_out : t_in;
-    double t = copy < seen ? copy : seen;
-    if (t >= IDLE || t > until)
-        return false;
-    advance_to(s, t);
-    if (copy <= seen) {
-        struct vm_sim_engine *e = t_out <= t_in ? &s->eo : &s->ei;
-        struct vm_sim_done d = {t, e->job.unit, e->job.npages, e->job.move};
-        e->busy = false;
-        if (e == &s->eo) {
-            s->out_pages += d.npages;
-            s->demand_pages += e->job.move == VM_NONE ? d.npages : 0;
-            push_done(s, &s->out_done, d);
-        } else {
-            s->in_pages += d.npages;
-            s->demand_pages += e->job.move == VM_NONE ? d.npages : 0;
-            push_done(s, &s->in_done, d);
-        }
-    } else {
-        if (s->host < t)
-            s->host = t;
-        if (t_id <= t_op && t_id <= t_od)
-            finish_in(s);
-        else if (t_od <= t_op)
-            finish_out(s);
-        else
-            op_finished(s);
-    }
-    kick(s);
-    return true;
 }
 
 /* ---- the host thread ------------------------------------------------------------------------*/
@@ -366,6 +26,15 @@ static bool needs_contents(const struct vm_sim *s, const struct vm_page_unit *un
            (s->u->uses[un->use + un->nuses - 1].flags & VM_PU_LIVE_AFTER);
 }
 
+static uint64_t pages_asked(const struct vm_sim_requests *q, uint64_t most)
+{
+    uint64_t n = 0;
+
+    for (size_t i = q->head; i < q->tail && n < most; i++)
+        n += q->r[i].npages;
+    return n < most ? n : most;
+}
+
 /* Is everything op k needs there, or can it be had at once? Asks for what is missing. */
 static bool ready(struct vm_sim *s, uint32_t k)
 {
@@ -373,6 +42,7 @@ static bool ready(struct vm_sim *s, uint32_t k)
     bool ok = true;
 
     s->urgent.head = s->urgent.tail = 0;
+    s->own_dead = 0;
     for (uint32_t r = s->u->op_first[k]; r < s->u->op_first[k + 1]; r++) {
         struct vm_page_ref ref = s->u->refs[r];
         const struct vm_page_unit *un = &s->u->units[ref.unit];
@@ -386,17 +56,19 @@ static bool ready(struct vm_sim *s, uint32_t k)
             ok = false;
             uint32_t lack = un->npages - x->res - x->coming;
             if (x->leaving || lack)
-                push(s, &s->urgent,
+                vm_sim_push(s, &s->urgent,
                      (struct vm_sim_request){ref.unit, lack + x->leaving, ref.use, VM_NONE, s->issued});
         } else {
             if (x->leaving || x->coming || x->copying)
                 ok = false;
             x->use = ref.use;
-            room += un->npages - x->res - vm_sim_inherited(s, ref.unit);
+            uint32_t own = vm_sim_inherited(s, ref.unit);
+            s->own_dead += own;
+            room += un->npages - x->res - own;
         }
     }
     s->room = room;
-    s->waiting_room = vm_sim_at_hand(s) < room;
+    s->waiting_room = vm_sim_at_hand(s) < room + (room && !s->stuck ? pages_asked(&s->in, UINT64_MAX) : 0);
     return ok && !s->waiting_room;
 }
 
@@ -422,46 +94,49 @@ static void issue(struct vm_sim *s, uint32_t k)
         if (s->u->uses[ref.use].flags & VM_PU_WRITE)
             x->clean = 0;
         uint32_t next = vm_page_next_use(s->u, un, ref.use, &wraps);
-        if (next == VM_NONE)
+        if (next == VM_NONE && !vm_sim_lingers(s, un))
             vm_sim_let_go(s, ref.unit);
-        if (next == VM_NONE || (un->flags & VM_UNIT_PINNED))
+        if ((next == VM_NONE && !vm_sim_lingers(s, un)) || (un->flags & VM_UNIT_PINNED))
             continue;
         uint64_t key;
         if (s->opt.rule == VM_DEMAND_LRU)
             key = UINT64_MAX - s->issued;
+        else if (next == VM_NONE)
+            key = s->issued - k + s->u->uses[un->use].op + s->nops;
         else
             key = s->issued - k + s->u->uses[next].op + (wraps ? s->nops : 0);
         if (vm_use_heap_push(&s->heap, key, ref.unit, ++x->stamp))
             s->failed = true;
     }
+    for (uint32_t i = s->end_first[k]; i < s->end_first[k + 1]; i++) {
+        const struct vm_page_unit *un = &s->u->units[s->ends[i]];
+        struct vm_sim_unit *x = &s->su[s->ends[i]];
+        if (x->dead || x->use != un->use + un->nuses - 1)
+            continue;
+        vm_sim_let_go(s, s->ends[i]);
+        x->freed = s->issued + 1;
+    }
     if (s->heap.n > 2 * s->u->nunits + 1024) /* stale entries must not outgrow the units */
         vm_use_heap_filter(&s->heap, is_current, s);
     double start = s->host > s->last_end ? s->host : s->last_end;
     s->last_end = start + (double)s->u->dur_ns[k];
-    s->end_at[s->issued % RUN_AHEAD] = s->last_end;
+    s->end_at[s->issued % VM_SIM_RUN_AHEAD] = s->last_end;
+    if (s->u->op_flags[k] & VM_OPF_BLOCKS)
+        s->host = s->last_end;
     if (s->start_ns)
         s->start_ns[k] = start - s->iter_start;
     s->issued++;
+    s->ahead_ns += (double)s->u->dur_ns[k];
     for (uint32_t i = s->move_first[k]; i < s->move_first[k + 1]; i++) {
         const struct vm_move *mv = &s->moves[i];
+        s->out_soon += mv->kind == VM_ACT_OUT ? mv->npages : 0;
+        s->moves_soon += mv->kind != VM_ACT_IN;
         if (mv->kind != VM_ACT_IN)
             continue;
         s->su[mv->unit].asked += mv->npages;
-        push(s, &s->in,
+        vm_sim_push(s, &s->in,
              (struct vm_sim_request){mv->unit, mv->npages, mv->use, i, s->issued - 1 - k + mv->need_op});
     }
-}
-
-/* Pages that op k lacks beyond those that are free. */
-static uint64_t shortage(const struct vm_sim *s, uint32_t k)
-{
-    uint64_t lack = 0, room = s->free_pages + s->parked + s->dead_pages;
-
-    for (uint32_t r = s->u->op_first[k]; r < s->u->op_first[k + 1]; r++) {
-        uint32_t unit = s->u->refs[r].unit;
-        lack += s->u->units[unit].npages - s->su[unit].res;
-    }
-    return lack > room ? lack - room : 1;
 }
 
 /* Sends pages away, those first that the rule names. False: there are none that can go. */
@@ -475,14 +150,16 @@ static bool evict(struct vm_sim *s, uint64_t need)
         struct vm_sim_unit *x = &s->su[e.unit];
         if (x->stamp != e.stamp || x->dead || !x->res)
             continue;
-        if (x->wanted != s->issued + 1 && x->busy <= s->finished && !x->leaving && !x->coming &&
-            !x->copying) {
-            uint32_t here = x->res - (x->queued < x->res ? x->queued : x->res);
+        if (x->wanted != s->issued + 1 && !x->coming && !x->copying) {
+            uint32_t gone = x->queued + x->leaving, here = x->res - (gone < x->res ? gone : x->res);
             uint32_t n = here < need ? here : (uint32_t)need;
-            if (n)
-                ask_out(s, e.unit, n, VM_NONE);
+            bool idle = x->busy <= s->finished;
+            if (!idle) /* its turn comes when its op is done: others need not go instead */
+                here = UINT32_MAX;
+            else if (n)
+                vm_sim_ask_out(s, e.unit, n, VM_NONE);
             need -= n;
-            found = found || n;
+            found = found || (n && idle);
             if (n == here)
                 continue;
         }
@@ -502,168 +179,202 @@ static bool evict(struct vm_sim *s, uint64_t need)
         if (vm_use_heap_push(&s->heap, s->kept[i].key, s->kept[i].unit, s->kept[i].stamp))
             s->failed = true;
     if (found)
-        kick(s);
+        vm_sim_kick(s);
     return found;
 }
 
-/* Nothing under way will make room: evict what the rule names. */
-static bool demand(struct vm_sim *s, uint32_t k)
+/* Pages on their way out. */
+static uint64_t leaving(const struct vm_sim *s)
 {
-    return evict(s, shortage(s, k));
+    uint64_t n = s->parked + s->out_soon;
+
+    if (s->eo.busy && !vm_sim_stays(s, s->eo.job.move))
+        n += s->eo.job.npages;
+    for (size_t i = s->out.head; i < s->out.tail; i++)
+        n += vm_sim_stays(s, s->out.r[i].move) ? 0 : s->out.r[i].npages;
+    for (size_t i = s->out_done.head; i < s->out_done.tail; i++)
+        n += vm_sim_stays(s, s->out_done.d[i].move) ? 0 : s->out_done.d[i].npages;
+    return n;
 }
 
 /* After an op: pages that used longest ago leave in time, so that some are always free. */
 static void keep_float(struct vm_sim *s)
 {
-    uint64_t soon = s->free_pages + s->dead_pages + s->parked;
+    uint64_t soon = vm_sim_at_hand(s) + leaving(s), dead = s->m->unmap_waits ? s->dead_pages : 0;
 
-    if (s->eo.busy)
-        soon += s->eo.job.npages;
-    for (size_t i = s->out.head; i < s->out.tail && soon < s->opt.float_pages; i++)
-        soon += s->out.r[i].npages;
-    if (soon < s->opt.float_pages)
-        evict(s, s->opt.float_pages - soon);
+    if (soon >= s->opt.float_pages)
+        return;
+    uint64_t need = s->opt.float_pages - soon;
+    s->dead_due = dead < need ? dead : need;
+    if (need > s->dead_due)
+        evict(s, need - s->dead_due);
+}
+
+/* Free chunks that fetches will take. */
+static uint64_t spoken_for(const struct vm_sim *s)
+{
+    return s->stuck ? 0 : pages_asked(&s->in, vm_sim_at_hand(s));
+}
+
+/* Chunks that the op the host stands before lacks: for new contents and for its own pages that are away. */
+static uint64_t missing(const struct vm_sim *s)
+{
+    uint64_t there = vm_sim_at_hand(s) - spoken_for(s), lack = s->room + pages_asked(&s->urgent, UINT64_MAX);
+
+    return lack > there ? lack - there : 0;
+}
+
+/* Sees to it that enough is leaving: dead pages for all who wait, contents only for the op itself. */
+static void send_away(struct vm_sim *s)
+{
+    uint64_t lack = missing(s), coming = leaving(s) + spoken_for(s);
+    uint64_t all = lack + pages_asked(&s->in, UINT64_MAX);
+    uint64_t dead = s->let_go + (s->m->unmap_waits ? s->dead_pages : 0); /* else those are at hand */
+
+    dead -= s->stuck ? 0 : s->own_dead;
+    s->dead_due = all > coming ? all - coming : 0;
+    if (s->dead_due > dead)
+        s->dead_due = dead;
+    if (lack > coming + s->dead_due)
+        evict(s, lack - coming - s->dead_due);
 }
 
 /* ---- where unmapping waits for the device -----------------------------------------------------*/
 
-static uint64_t pages_asked(const struct vm_sim_requests *q)
+/* The device rests: what has left is unmapped, and the dead pages that are due. Copies in flight are waited for. */
+static void rest(struct vm_sim *s)
 {
-    uint64_t n = 0;
-
-    for (size_t i = q->head; i < q->tail && n < VM_RECYCLE_MOST; i++)
-        n += q->r[i].npages;
-    return n;
-}
-
-/* The device rests: what has left is unmapped, and as many dead pages as `wanted` chunks still take. */
-static void rest(struct vm_sim *s, uint64_t wanted)
-{
+    s->blocked = true;
+    while (vm_sim_end_copy(s, IDLE))
+        vm_sim_kick(s);
+    s->blocked = false;
     vm_sim_account(s);
     if (s->host < s->now)
         s->host = s->now;
-    unmap_parked(s);
-    if (wanted > s->free_pages)
-        vm_sim_reclaim(s, wanted - s->free_pages);
+    vm_sim_unmap_parked(s);
+    vm_sim_reclaim(s, s->dead_due, s->stuck);
+    s->dead_due = 0;
     vm_sim_account(s);
-    kick(s);
 }
 
-/* Before op k: once the host is a little ahead, it lets the device come to rest if there is something
- * to unmap that somebody waits for. */
+/* May a rest of so many ns wait for the copies in flight? */
+static bool is_patient(const struct vm_sim *s, double patience_ns)
+{
+    uint64_t pages = (s->eo.busy ? s->eo.job.npages : 0) + (s->ei.busy ? s->ei.job.npages : 0);
+
+    return (double)pages * (double)s->u->page_bytes / s->m->in_bps * 1e9 <= patience_ns;
+}
+
+static bool is_pager_busy(const struct vm_sim *s)
+{
+    return s->parked || s->dead_due || s->moves_soon || s->eo.busy || s->ei.busy || s->out.head < s->out.tail ||
+           s->in.head < s->in.tail || s->out_done.head < s->out_done.tail ||
+           s->in_done.head < s->in_done.tail;
+}
+
+/* Before op k: once so much is issued, the host lets the device come to rest while there is anything to move. */
 static void rest_between(struct vm_sim *s, uint32_t k)
 {
-    double ahead = s->last_end - (s->host > s->now ? s->host : s->now);
-    double limit = (double)VM_AHEAD_NS;
-    uint64_t wanted = pages_asked(&s->in);
+    double limit = (double)VM_AHEAD_NS, patience = (double)s->u->dur_ns[k] / 20;
 
     if (s->opt.window_ns > 0 && s->opt.window_ns < limit)
         limit = s->opt.window_ns;
-    if (ahead + (double)s->u->dur_ns[k] < limit || (!s->parked && (!wanted || !s->dead_pages)))
+    if (s->ahead_ns + (double)s->u->dur_ns[k] < limit)
         return;
-    while (s->finished < s->issued && step(s, IDLE))
+    while (is_pager_busy(s) && s->finished < s->issued && vm_sim_step(s, IDLE))
         ;
-    rest(s, wanted);
+    if (s->finished < s->issued)
+        return;
+    s->ahead_ns = 0;
+    if (s->host < s->now)
+        s->host = s->now;
+    if (is_patient(s, patience))
+        rest(s);
+    vm_sim_kick(s);
+    uint64_t asked = pages_asked(&s->in, VM_RECYCLE_MOST), coming = leaving(s);
+    if (s->free_pages || asked <= coming || !s->dead_pages)
+        return;
+    s->dead_due = asked - coming < s->dead_pages ? asked - coming : s->dead_pages;
+    if (!is_patient(s, patience))
+        return;
+    rest(s);
+    vm_sim_kick(s);
 }
 
 /* Op k lacks chunks, the device has nothing to do: unmaps, unless what leaves now is lacking too. */
 static bool rest_for_room(struct vm_sim *s)
 {
-    uint64_t wanted = s->room + pages_asked(&s->urgent), there = s->free_pages;
+    uint64_t there = s->parked + s->dead_due;
 
-    if (!s->m->unmap_waits || s->finished < s->issued || wanted <= there || !(s->parked + s->dead_pages) ||
-        (there + s->parked + s->dead_pages < wanted && s->eo.busy))
+    if (!s->m->unmap_waits || s->finished < s->issued || !there ||
+        (missing(s) > there + spoken_for(s) && s->eo.busy))
         return false;
-    bool parked = s->parked > 0;
-    uint64_t dead = s->dead_pages;
-    rest(s, wanted);
-    return parked || s->dead_pages < dead; /* dead pages at the op's own place stay there */
+    uint64_t before = s->free_pages;
+    rest(s);
+    bool gained = s->free_pages > before;
+    vm_sim_kick(s);
+    return gained;
+}
+
+/* Op k waits until all it needs is there. False: it never will be, or out of memory. */
+static bool wait_for_pages(struct vm_sim *s, uint32_t k)
+{
+    bool waited = false;
+
+    s->stuck = false;
+    for (; !ready(s, k); waited = true) {
+        if (s->failed)
+            return false;
+        vm_sim_kick(s);
+        send_away(s);
+        if (rest_for_room(s) || vm_sim_step(s, IDLE))
+            continue;
+        if (s->stuck)
+            return false;
+        s->stuck = true;
+    }
+    s->stuck = s->waiting_room = false;
+    if (waited && s->finished == s->issued)
+        s->ahead_ns = 0;
+    return true;
+}
+
+/* Contents of ops far ahead would take room that returning pages need sooner. */
+static void hold_back(struct vm_sim *s)
+{
+    double until = s->last_end - s->opt.window_ns;
+
+    if (!(s->opt.window_ns > 0))
+        return;
+    while (s->finished < s->issued && until > (s->host > s->now ? s->host : s->now) && vm_sim_step(s, until))
+        ;
+    if (s->finished < s->issued && s->host < until)
+        s->host = until;
 }
 
 static bool run_op(struct vm_sim *s, uint32_t k)
 {
     s->waiting_op = s->issued;
-    while (step(s, s->host))
+    while (vm_sim_step(s, s->host))
         ;
-    while (s->issued - s->finished >= RUN_AHEAD - 1 && step(s, IDLE))
+    while (s->issued - s->finished >= VM_SIM_RUN_AHEAD - 1 && vm_sim_step(s, IDLE))
         ;
-    /* contents of ops far ahead would take room that returning pages need sooner */
-    while (s->opt.window_ns > 0 && s->finished < s->issued &&
-           s->last_end - s->opt.window_ns > (s->host > s->now ? s->host : s->now) &&
-           step(s, s->last_end - s->opt.window_ns))
-        ;
-    if (s->opt.window_ns > 0 && s->finished < s->issued && s->host < s->last_end - s->opt.window_ns)
-        s->host = s->last_end - s->opt.window_ns;
-    if (s->m->unmap_waits && s->opt.knows_dead) /* without a plan nobody knows how far ahead the host is */
+    if (!s->m->unmap_waits)
+        hold_back(s);
+    else if (s->opt.knows_dead) /* there is a plan */
         rest_between(s, k);
-    while (!ready(s, k)) {
-        if (s->failed)
-            return false;
-        kick(s);
-        if (!rest_for_room(s) && !step(s, IDLE) && !demand(s, k))
-            return false;
-    }
-    s->waiting_room = false;
+    if (!wait_for_pages(s, k))
+        return false;
     issue(s, k);
-    kick(s);
+    vm_sim_kick(s);
     if (s->opt.float_pages)
         keep_float(s);
+    while ((s->u->op_flags[k] & VM_OPF_WAITED) && s->finished < s->issued && vm_sim_step(s, IDLE))
+        ;
     return !s->failed;
 }
 
 /* ---- set-up ---------------------------------------------------------------------------------*/
-
-static int sim_init(struct vm_sim *s)
-{
-    const struct vm_page_units *u = s->u;
-
-    s->nops = (uint32_t)u->nops;
-    s->su = calloc(u->nunits + 1, sizeof *s->su);
-    s->owner = malloc((u->npages + 1) * sizeof *s->owner);
-    s->grave_cap = 1024;
-    s->graveyard = malloc(s->grave_cap * sizeof *s->graveyard);
-    s->end_at = malloc(RUN_AHEAD * sizeof *s->end_at);
-    s->move_first = calloc(u->nops + 2, sizeof *s->move_first);
-    if (!s->su || !s->owner || !s->graveyard || !s->end_at || !s->move_first)
-        return VM_ENOMEM;
-    memset(s->owner, 0xff, (u->npages + 1) * sizeof *s->owner);
-    for (size_t i = 0; i < s->nmoves; i++) {
-        if (s->moves[i].op >= u->nops || s->moves[i].unit >= u->nunits ||
-            (i && s->moves[i].op < s->moves[i - 1].op))
-            return VM_EINVAL;
-        s->move_first[s->moves[i].op + 1]++;
-    }
-    for (size_t k = 0; k < u->nops; k++)
-        s->move_first[k + 1] += s->move_first[k];
-    for (size_t i = 0; i < u->nunits; i++) {
-        const struct vm_page_unit *un = &u->units[i];
-        s->su[i].use = VM_NONE;
-        s->su[i].clean = un->npages;
-        if (!un->nuses && (un->flags & VM_UNIT_PINNED))
-            s->free_pages += un->npages; /* taken below */
-    }
-    uint64_t pinned = s->free_pages;
-    if (pinned > s->capacity)
-        return VM_UNFIT;
-    s->free_pages = s->capacity - pinned;
-    return VM_OK;
-}
-
-static void sim_fini(struct vm_sim *s)
-{
-    free(s->su);
-    free(s->owner);
-    free(s->graveyard);
-    free(s->end_at);
-    free(s->move_first);
-    free(s->out.r);
-    free(s->in.r);
-    free(s->urgent.r);
-    free(s->out_done.d);
-    free(s->in_done.d);
-    free(s->kept);
-    vm_use_heap_fini(&s->heap);
-}
 
 static int sim_run(struct vm_sim *s, struct vm_sim_result *res)
 {
@@ -720,12 +431,12 @@ int vm_simulate(const struct vm_page_units *u, const struct vm_machine *m,
         return VM_EINVAL;
     if (vm_page_units_work(u, NULL) > s.capacity)
         return VM_UNFIT;
-    int rc = sim_init(&s);
+    int rc = vm_sim_init(&s);
     if (!rc && u->nops)
         rc = sim_run(&s, &r);
     else if (!rc)
         memset(&r, 0, sizeof r);
-    sim_fini(&s);
+    vm_sim_fini(&s);
     if (!rc)
         *res = r;
     return rc;

@@ -6,7 +6,8 @@
  * on the device. What no move provides is fetched on demand, evicting what is needed last (or what
  * was used last, for least-recently-used). So any schedule gives a time; a bad one a long time.
  * Where unmapping waits for the device (machine.unmap_waits) it is done only while the device rests
- * before an op, and what has left or is dead gives no room earlier.
+ * before an op, waits for the copies in flight, and what has left or is dead gives no room earlier. A call that
+ * blocks holds the host, which then starts no copies; a block's contents count until it is freed.
  *
  * Iterations repeat until the period is steady. Times are nanoseconds, memory is counted in pages.
  */
@@ -21,6 +22,10 @@
 #define VM_AHEAD_NS UINT64_C(5000000)
 /* Dead pages that are unmapped at a time for pages that wait to come back. */
 #define VM_RECYCLE_MOST 64u
+/* Copies in flight each way where unmapping waits for them. */
+#define VM_FLIGHTS 2u
+/* A dead page on which a block appears within so many ops is unmapped last. */
+#define VM_BORN_SOON 6u
 
 /* One step of a schedule. A unit's pages leave from its end downwards and come back upwards. */
 struct vm_move {

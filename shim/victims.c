@@ -5,6 +5,7 @@
 #include "hints.h"
 #include "pager.h"
 #include "pager_queues.h"
+#include "simulate.h"
 
 uint64_t vm_pager_leaving(const struct vm_device *d)
 {
@@ -25,9 +26,6 @@ static int by_rank(const void *a, const void *b)
         return x->rank < y->rank ? -1 : 1;
     return x->page < y->page ? -1 : x->page > y->page;
 }
-
-/* Operations ahead in which a block that is about to be born makes a dead page worth keeping. */
-#define VM_BORN_SOON 6u
 
 /* Dead pages first, those that are free first before the others, but last those whose place a
  * planned block takes next; then contents, farthest next use first; what the plan does not know by

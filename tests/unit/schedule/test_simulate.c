@@ -1,0 +1,203 @@
+/* The simulator: what the host, the links and the memory do in small programs whose times are known. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "simulate.h"
+#include "small.h"
+
+enum { OP_NS = 10 * SMALL_TICK, COPY_NS = SMALL_TICK };
+
+struct made {
+    struct vm_iteration it;
+    uint64_t *offsets;
+    struct vm_page_units u;
+};
+
+/* nops ops of OP_NS; block i has pages[i] pages, one after another, is written by op first[i], read by op last[i],
+ * freed after op freed[i]. */
+struct program {
+    uint32_t nops, nblocks;
+    const uint32_t *pages, *first, *last, *freed;
+};
+
+static void make(const struct program *p, struct made *c)
+{
+    struct vm_error why = {""};
+    uint64_t at = 0;
+
+    memset(c, 0, sizeof *c);
+    c->it.nops = p->nops;
+    c->it.nblocks = p->nblocks;
+    c->it.ops = calloc(p->nops, sizeof *c->it.ops);
+    c->it.blocks = calloc(p->nblocks, sizeof *c->it.blocks);
+    c->it.accesses = calloc((size_t)p->nops * p->nblocks, sizeof *c->it.accesses);
+    c->offsets = calloc(p->nblocks, sizeof *c->offsets);
+    for (uint32_t i = 0; i < p->nblocks; i++) {
+        c->it.blocks[i] = (struct vm_iter_block){.size = (uint64_t)p->pages[i] * SMALL_PAGE,
+                                                 .fixed_offset = VM_UNPLACED,
+                                                 .alloc_op = p->first[i], .free_op = p->freed[i] + 1};
+        c->offsets[i] = at;
+        at += c->it.blocks[i].size;
+    }
+    for (uint32_t k = 0; k < p->nops; k++) {
+        c->it.ops[k] = (struct vm_iter_op){.dur_ns = OP_NS, .acc = (uint32_t)c->it.naccesses};
+        for (uint32_t i = 0; i < p->nblocks; i++)
+            if (k == p->first[i] || k == p->last[i])
+                c->it.accesses[c->it.naccesses++] = (struct vm_access){
+                    .block = i, .mode = k == p->first[i] ? VM_WRITE | VM_TOTAL : VM_READ};
+        c->it.ops[k].nacc = (uint32_t)c->it.naccesses - c->it.ops[k].acc;
+    }
+    cr_assert_eq(vm_page_units_build(&c->it, c->offsets, SMALL_PAGE, &c->u, &why), VM_OK, "%s", why.text);
+}
+
+static void made_free(struct made *c)
+{
+    vm_page_units_fini(&c->u);
+    vm_iteration_fini(&c->it);
+    free(c->offsets);
+}
+
+/* A block of four pages from op 0 to op 3, and ops between that need nothing. */
+static void make_idle(struct made *c)
+{
+    static const uint32_t pages[] = {4}, first[] = {0}, last[] = {3}, freed[] = {3};
+    struct program p = {4, 1, pages, first, last, freed};
+    make(&p, c);
+}
+
+static double run(const struct made *c, const struct vm_machine *m, const struct vm_move *moves, size_t n,
+                  double *out_done_ns)
+{
+    struct vm_sim_options so = {.capacity_pages = 4, .knows_dead = 1, .window_ns = OP_NS};
+    struct vm_sim_result r;
+
+    cr_assert_eq(vm_simulate(&c->u, m, moves, n, &so, &r, NULL, out_done_ns), VM_OK);
+    return r.iteration_ns;
+}
+
+/* The host issues ahead, so its time for a call costs nothing; but it does once it has waited for the device. */
+Test(simulate, a_host_that_waits_is_not_ahead)
+{
+    static const uint8_t flags[] = {0, VM_OPF_WAITED, VM_OPF_BLOCKS};
+    struct vm_machine m = small_machine(1);
+
+    m.call_ns = SMALL_TICK;
+    for (size_t i = 0; i < sizeof flags; i++) {
+        struct made c;
+        make_idle(&c);
+        c.u.op_flags[1] = flags[i];
+        c.u.op_flags[3] = flags[i];
+        double waits = flags[i] ? 2 * m.call_ns : 0;
+        cr_assert_float_eq(run(&c, &m, NULL, 0, NULL), 4 * OP_NS + waits, 1, "flag %u", flags[i]);
+        made_free(&c);
+    }
+}
+
+/* A host that waits works on, moving pages; one that stands in a call starts no copy until it comes back. */
+Test(simulate, a_call_that_blocks_starts_no_copies)
+{
+    static const uint8_t flags[] = {0, VM_OPF_WAITED, VM_OPF_BLOCKS};
+    static const double done[] = {OP_NS + 4 * COPY_NS, OP_NS + 4 * COPY_NS, 2 * OP_NS + 4 * COPY_NS};
+    struct vm_machine m = small_machine(1);
+
+    for (size_t i = 0; i < sizeof flags; i++) {
+        struct made c;
+        double out_done[2];
+        make_idle(&c);
+        c.u.op_flags[1] = flags[i];
+        struct vm_move moves[] = {
+            {.op = 0, .need_op = 2, .unit = 0, .use = 0, .npages = 4, .kind = VM_ACT_OUT},
+            {.op = 2, .need_op = 3, .unit = 0, .use = 1, .npages = 4, .kind = VM_ACT_IN}};
+        run(&c, &m, moves, 2, out_done);
+        cr_assert_float_eq(out_done[0], done[i], 1, "flag %u: %.0f", flags[i], out_done[0]);
+        made_free(&c);
+    }
+}
+
+/* The flags of the iteration's ops are those of its page units. */
+Test(simulate, flags_come_from_the_ops)
+{
+    struct made c;
+    struct vm_error why = {""};
+
+    make_idle(&c);
+    c.it.ops[1].flags = VM_OPF_BLOCKS | VM_OPF_PURE;
+    c.it.ops[2].flags = VM_OPF_WAITED;
+    vm_page_units_fini(&c.u);
+    cr_assert_eq(vm_page_units_build(&c.it, c.offsets, SMALL_PAGE, &c.u, &why), VM_OK);
+    cr_assert_eq(c.u.op_flags[0], 0);
+    cr_assert_eq(c.u.op_flags[1], VM_OPF_BLOCKS);
+    cr_assert_eq(c.u.op_flags[2], VM_OPF_WAITED);
+    made_free(&c);
+}
+
+/* What was used last by op 1 gives its room to op 2 for nothing if it is freed between the two; later, its
+ * contents must be copied first, for the runtime cannot know that nobody reads them. */
+Test(simulate, contents_count_until_their_block_is_freed)
+{
+    static const uint32_t pages[] = {4, 4}, first[] = {0, 2}, last[] = {1, 3};
+    static const uint32_t freed[][2] = {{1, 3}, {2, 3}};
+    static const uint32_t lingers[] = {0, 1}, copied[] = {0, 4};
+
+    for (unsigned late = 0; late < 2; late++) {
+        struct program p = {4, 2, pages, first, last, freed[late]};
+        struct vm_machine m = small_machine(1);
+        struct vm_sim_options so = {.capacity_pages = 4, .rule = VM_DEMAND_LRU};
+        struct vm_sim_result r;
+        struct made c;
+        m.unmap_waits = true;
+        make(&p, &c);
+        cr_assert_eq(c.u.nunits, 2);
+        cr_assert_eq(c.u.units[0].linger, lingers[late]);
+        cr_assert_eq(c.u.units[1].linger, 0);
+        cr_assert_eq(vm_simulate(&c.u, &m, NULL, 0, &so, &r, NULL, NULL), VM_OK);
+        cr_assert_eq(r.out_pages, copied[late], "freed after op %u: %llu", freed[late][0],
+                     (unsigned long long)r.out_pages);
+        cr_assert_eq(r.in_pages, 0);
+        cr_assert_float_eq(r.iteration_ns, 4 * OP_NS + copied[late] * COPY_NS, 1);
+        made_free(&c);
+    }
+}
+
+/* Two pages leave for what op 2 makes, which waits for their copies and for a call that unmaps them; two dead ones
+ * are unmapped for op 0. */
+Test(simulate, unmapping_costs_its_call_and_its_pages)
+{
+    static const uint32_t pages[] = {4, 4}, first[] = {0, 2}, last[] = {1, 3}, freed[] = {3, 3};
+    struct program p = {4, 2, pages, first, last, freed};
+    struct vm_machine m = small_machine(1);
+    struct vm_sim_options so = {.capacity_pages = 6, .rule = VM_DEMAND_LRU};
+    struct vm_sim_result r;
+    struct made c;
+
+    m.unmap_ns = 100;
+    m.unmap_call_ns = 700;
+    m.unmap_waits = true;
+    make(&p, &c);
+    cr_assert_eq(vm_simulate(&c.u, &m, NULL, 0, &so, &r, NULL, NULL), VM_OK);
+    cr_assert_eq(r.out_pages, 2);
+    cr_assert_float_eq(r.iteration_ns, 4 * OP_NS + 2 * COPY_NS + m.unmap_call_ns + 4 * m.unmap_ns, 1, "%.0f",
+                       r.iteration_ns);
+    made_free(&c);
+}
+
+/* What op 2 makes waits for the chunks of a block that is freed and whose last op still runs: nothing leaves for it. */
+Test(simulate, freed_blocks_are_room_that_is_coming)
+{
+    static const uint32_t pages[] = {4, 4, 4}, first[] = {0, 0, 2}, last[] = {1, 3, 3}, freed[] = {1, 3, 3};
+    struct program p = {4, 3, pages, first, last, freed};
+
+    for (unsigned waits = 0; waits < 2; waits++) {
+        struct vm_machine m = small_machine(1);
+        struct vm_sim_options so = {.capacity_pages = 8, .knows_dead = 1};
+        struct vm_sim_result r;
+        struct made c;
+        m.unmap_waits = waits;
+        make(&p, &c);
+        cr_assert_eq(vm_simulate(&c.u, &m, NULL, 0, &so, &r, NULL, NULL), VM_OK);
+        cr_assert_eq(r.out_pages, 0, "%u: %llu", waits, (unsigned long long)r.out_pages);
+        cr_assert_float_eq(r.iteration_ns, 4 * OP_NS, 1, "%u: %.0f", waits, r.iteration_ns);
+        made_free(&c);
+    }
+}
