@@ -5,9 +5,8 @@ Traces: the eight op logs of ../shared/data/dtr and the trainers, recorded on th
 for the slower link, an A100 for the faster one). Links:
 12.8 GB/s (gen 3, as the vDNN paper measured; 0.90 and 0.85 of it out and in when both are busy) and
 25 GB/s (gen 4; 0.9 each). Budgets: 90, 70, 50, 40, 30 % of the peak in pages of 2 MiB (64 KiB where the peak is below 64 of those). The stall
-is
-what the simulated iteration takes beyond the op times; map costs are left out here (the demo and the
-vdnn bench run with them). A cell's gap is the smaller of (stall - bound) / (0.05 bound) and
+is what the simulated iteration takes beyond the op times. What the bound knows nothing of is left out: map costs and the
+host's waits for the device (the demo, vdnn and sweep run with them). A cell's gap is the smaller of (stall - bound) / (0.05 bound) and
 (stall - bound) / (0.02 iteration), the iteration as simulated; `strict` is the same against the op
 times alone. All times are simulated."""
 import argparse

@@ -5,6 +5,7 @@
  * takes, what the lower bound says, what moved. Driven by schedule.py. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "bound.h"
@@ -74,6 +75,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "schedule_bench: %s\n", why.text);
         return 1;
     }
+    memset(u.op_flags, 0, u.nops); /* the bound knows of no host that waits */
     for (size_t i = 0; i < sizeof percents / sizeof *percents; i++)
         one_budget(&u, &m, vm_page_units_peak(&u), percents[i]);
     vm_page_units_fini(&u);
