@@ -425,15 +425,42 @@ static int index_ops(struct vm_page_units *u, const struct vm_iteration *it)
             u->refs[at[u->uses[use].op]++] = (struct vm_page_ref){i, use};
         }
     free(at);
-    uint64_t lo = UINT64_MAX, hi = 0;
+    return VM_OK;
+}
+
+struct standing {
+    uint64_t page;
+    uint32_t unit;
+};
+
+static int cmp_standing(const void *x, const void *y)
+{
+    const struct standing *a = x, *b = y;
+
+    return (a->page > b->page) - (a->page < b->page);
+}
+
+/* Numbers the pages in use: a pool and what existed before it may lie millions of pages apart. */
+static int number_slots(struct vm_page_units *u)
+{
+    struct standing *s = malloc((u->nunits + 1) * sizeof *s);
+    uint64_t unused = 0, end = 0;
+
+    if (!s)
+        return VM_ENOMEM;
+    for (uint32_t i = 0; i < u->nunits; i++)
+        s[i] = (struct standing){u->units[i].page, i};
+    qsort(s, u->nunits, sizeof *s, cmp_standing);
     for (size_t i = 0; i < u->nunits; i++) {
-        if (u->units[i].page < lo)
-            lo = u->units[i].page;
-        if (u->units[i].page + u->units[i].npages > hi)
-            hi = u->units[i].page + u->units[i].npages;
+        struct vm_page_unit *unit = &u->units[s[i].unit];
+        if (unit->page > end)
+            unused += unit->page - end;
+        unit->slot = (uint32_t)(unit->page - unused);
+        if (unit->page + unit->npages > end)
+            end = unit->page + unit->npages;
     }
-    u->first_page = u->nunits ? lo : 0;
-    u->npages = u->nunits ? hi - lo : 0;
+    u->nslots = end - unused;
+    free(s);
     return VM_OK;
 }
 
@@ -484,6 +511,8 @@ int vm_page_units_build(const struct vm_iteration *it, const uint64_t *offsets, 
         u.uses = shrink(u.uses, u.nuses, sizeof *u.uses);
         rc = index_ops(&u, it);
     }
+    if (!rc)
+        rc = number_slots(&u);
     if (rc)
         vm_page_units_fini(&u);
     else

@@ -37,6 +37,7 @@ struct vm_page_unit {
     uint64_t page; /* first page, counted from the reservation's base              */
     uint32_t npages;
     uint32_t use, nuses; /* into vm_page_units.uses: in op order from its birth on      */
+    uint32_t slot;       /* number of its first page among those in use, in order of page  */
     uint32_t block;      /* a block on it (the only one unless shared)                  */
     uint32_t flags;
     uint32_t linger;     /* ops after its last one that are issued before its block is freed: until then its
@@ -59,7 +60,7 @@ struct vm_page_units {
     uint64_t *dur_store;
     uint8_t *op_flags;        /* nops: VM_OPF_BLOCKS and VM_OPF_WAITED of each op */
     size_t nops;
-    uint64_t first_page, npages; /* the range of page numbers in use */
+    uint64_t nslots;          /* distinct pages that units stand on */
     uint64_t page_bytes;
 };
 

@@ -365,7 +365,7 @@ static int try_fluids(const struct vm_page_units *u, const struct vm_machine *m,
 static unsigned polish_tries(const struct vm_page_units *u, unsigned effort, const struct vm_schedule *s)
 {
     double each = (double)u->nuses + 8.0 * (double)s->nmoves + 0.5 * (double)(s->in_pages + s->out_pages);
-    double n = 30e6 / (each + 1), most = 0.25 * (double)s->nmoves * (double)s->nmoves + 50;
+    double n = 12e6 / (each + 1), most = 0.25 * (double)s->nmoves * (double)s->nmoves + 50;
 
     n = n < most ? n : most;
     return (unsigned)(effort > 1 ? 4 * n : n);

@@ -17,7 +17,7 @@ void vm_sim_account(struct vm_sim *s)
 
 static uint64_t slot_of(const struct vm_sim *s, uint32_t unit)
 {
-    return s->u->units[unit].page - s->u->first_page;
+    return s->u->units[unit].slot;
 }
 
 /* The unit's chunk stays at its place. One that an earlier unit left there, before the first whole iteration,
@@ -44,23 +44,13 @@ void vm_sim_let_go(struct vm_sim *s, uint32_t unit)
     x->res = x->leaving;
 }
 
-static bool grow_graveyard(struct vm_sim *s)
+static void exhume(struct vm_sim *s, uint32_t unit)
 {
-    size_t cap = 2 * s->grave_cap;
-    struct vm_sim_grave *p = malloc(cap * sizeof *p);
+    struct vm_sim_unit *x = &s->su[unit];
 
-    if (!p) {
-        s->failed = true;
-        return false;
-    }
-    for (size_t i = 0; i < s->grave_cap; i++)
-        p[i] = s->graveyard[(s->grave_head + i) % s->grave_cap];
-    free(s->graveyard);
-    s->graveyard = p;
-    s->grave_head = 0;
-    s->grave_tail = s->grave_cap;
-    s->grave_cap = cap;
-    return true;
+    *(x->before ? &s->su[x->before - 1].after : &s->grave_first) = x->after;
+    *(x->after ? &s->su[x->after - 1].before : &s->grave_last) = x->before;
+    x->buried = false;
 }
 
 void vm_sim_bury(struct vm_sim *s, uint32_t unit)
@@ -78,10 +68,15 @@ void vm_sim_bury(struct vm_sim *s, uint32_t unit)
     s->let_go -= n;
     s->dead_pages += n;
     vm_sim_account(s);
-    if (s->grave_tail - s->grave_head == s->grave_cap && !grow_graveyard(s))
-        return;
-    x->buried = ++s->burials;
-    s->graveyard[s->grave_tail++ % s->grave_cap] = (struct vm_sim_grave){unit, x->buried};
+    if (x->buried)
+        exhume(s, unit);
+    x->buried = true;
+    x->before = s->grave_last;
+    x->after = 0;
+    *(x->before ? &s->su[x->before - 1].after : &s->grave_first) = unit + 1;
+    s->grave_last = unit + 1;
+    x->from = 0;
+    x->latest = VM_NONE;
 }
 
 uint64_t vm_sim_at_hand(const struct vm_sim *s)
@@ -89,7 +84,7 @@ uint64_t vm_sim_at_hand(const struct vm_sim *s)
     return s->free_pages + (s->m->unmap_waits ? 0 : s->dead_pages);
 }
 
-/* Ops until a unit begins on the page; 2 * nops: none does. */
+/* Ops until a unit begins on the page; 2 * nops: none does. What was found serves until that op is issued. */
 static uint32_t ops_to_birth(const struct vm_sim *s, uint64_t slot)
 {
     const uint32_t *b = s->births + s->birth_at[slot];
@@ -97,9 +92,13 @@ static uint32_t ops_to_birth(const struct vm_sim *s, uint64_t slot)
 
     if (!n)
         return 2 * s->nops;
+    if (s->birth_next[slot] > s->issued)
+        return (uint32_t)(s->birth_next[slot] - s->issued - 1);
     while (i < n && b[i] < k)
         i++;
-    return i < n ? b[i] - k : b[0] + s->nops - k;
+    i = i < n ? b[i] - k : b[0] + s->nops - k;
+    s->birth_next[slot] = s->issued + i < UINT32_MAX ? (uint32_t)s->issued + i + 1 : 0;
+    return i;
 }
 
 static bool is_dead_page(const struct vm_sim *s, uint32_t unit, uint64_t slot)
@@ -107,36 +106,52 @@ static bool is_dead_page(const struct vm_sim *s, uint32_t unit, uint64_t slot)
     return s->owner[slot] == unit && s->su[unit].dead;
 }
 
+/* Takes the unit's dead pages where nothing begins within `spared` ops, up to *n. Are some left? */
+static bool rob_grave(struct vm_sim *s, uint32_t unit, uint64_t *n, uint32_t spared)
+{
+    struct vm_sim_unit *x = &s->su[unit];
+    uint64_t base = slot_of(s, unit), latest = 0;
+    bool left = false;
+
+    for (uint32_t p = x->from; p < s->u->units[unit].npages; p++) {
+        if (!is_dead_page(s, unit, base + p))
+            continue;
+        if (!left)
+            x->from = p;
+        if (!*n) {
+            x->latest = VM_NONE;
+            return true;
+        }
+        uint32_t birth = ops_to_birth(s, base + p);
+        if (birth < spared) {
+            left = true;
+            latest = s->issued + birth > latest ? s->issued + birth : latest;
+            continue;
+        }
+        s->owner[base + p] = VM_NONE;
+        s->dead_pages--;
+        s->free_pages++;
+        s->host += s->m->unmap_ns;
+        (*n)--;
+    }
+    x->latest = latest < VM_NONE ? (uint32_t)latest : VM_NONE;
+    return left;
+}
+
+static bool all_spared(const struct vm_sim *s, const struct vm_sim_unit *x, uint32_t spared)
+{
+    return x->latest != VM_NONE && x->latest >= s->issued && x->latest - s->issued < spared;
+}
+
 /* One pass over the graveyard: takes pages where nothing begins within `spared` ops, up to n. What is left. */
 static uint64_t reclaim_pass(struct vm_sim *s, uint64_t n, uint32_t spared)
 {
-    size_t kept = s->grave_head;
-
-    for (size_t i = s->grave_head; i < s->grave_tail; i++) {
-        struct vm_sim_grave g = s->graveyard[i % s->grave_cap];
-        uint64_t base = slot_of(s, g.unit);
-        bool left = false;
-        if (s->su[g.unit].buried != g.number)
-            continue;
-        for (uint32_t p = 0; p < s->u->units[g.unit].npages; p++) {
-            if (!is_dead_page(s, g.unit, base + p))
-                continue;
-            if (!n || ops_to_birth(s, base + p) < spared) {
-                left = true;
-                continue;
-            }
-            s->owner[base + p] = VM_NONE;
-            s->dead_pages--;
-            s->free_pages++;
-            s->host += s->m->unmap_ns;
-            n--;
-        }
-        if (left)
-            s->graveyard[kept++ % s->grave_cap] = g;
-        else
-            s->su[g.unit].buried = 0;
+    for (uint32_t at = s->grave_first, next; at && n; at = next) {
+        struct vm_sim_unit *x = &s->su[at - 1];
+        next = x->after;
+        if (!all_spared(s, x, spared) && !rob_grave(s, at - 1, &n, spared))
+            exhume(s, at - 1);
     }
-    s->grave_tail = kept;
     return n;
 }
 
@@ -153,17 +168,18 @@ int vm_sim_index_births(struct vm_sim *s)
     const struct vm_page_units *u = s->u;
     size_t total = 0;
 
-    s->birth_at = calloc(u->npages + 3, sizeof *s->birth_at);
+    s->birth_at = calloc(u->nslots + 3, sizeof *s->birth_at);
     if (!s->birth_at)
         return VM_ENOMEM;
     for (size_t i = 0; i < u->nunits; i++)
         if (u->units[i].nuses && !(u->units[i].flags & VM_UNIT_CYCLIC))
             for (uint32_t p = 0; p < u->units[i].npages; p++, total++)
                 s->birth_at[slot_of(s, (uint32_t)i) + p + 2]++;
-    for (uint64_t p = 2; p < u->npages + 3; p++)
+    for (uint64_t p = 2; p < u->nslots + 3; p++)
         s->birth_at[p] += s->birth_at[p - 1];
     s->births = malloc((total + 1) * sizeof *s->births);
-    if (!s->births)
+    s->birth_next = calloc(u->nslots + 1, sizeof *s->birth_next);
+    if (!s->births || !s->birth_next)
         return VM_ENOMEM;
     for (uint32_t k = 0; k < u->nops; k++) /* in the order of ops, so that each page's list ascends */
         for (uint32_t r = u->op_first[k]; r < u->op_first[k + 1]; r++) {

@@ -40,16 +40,14 @@ int vm_sim_init(struct vm_sim *s)
 
     s->nops = (uint32_t)u->nops;
     s->su = calloc(u->nunits + 1, sizeof *s->su);
-    s->owner = malloc((u->npages + 1) * sizeof *s->owner);
-    s->grave_cap = 1024;
-    s->graveyard = malloc(s->grave_cap * sizeof *s->graveyard);
+    s->owner = malloc((u->nslots + 1) * sizeof *s->owner);
     s->end_at = malloc(VM_SIM_RUN_AHEAD * sizeof *s->end_at);
     s->move_first = calloc(u->nops + 2, sizeof *s->move_first);
-    if (!s->su || !s->owner || !s->graveyard || !s->end_at || !s->move_first)
+    if (!s->su || !s->owner || !s->end_at || !s->move_first)
         return VM_ENOMEM;
     if (vm_sim_index_births(s) || index_ends(s))
         return VM_ENOMEM;
-    memset(s->owner, 0xff, (u->npages + 1) * sizeof *s->owner);
+    memset(s->owner, 0xff, (u->nslots + 1) * sizeof *s->owner);
     for (size_t i = 0; i < s->nmoves; i++) {
         if (s->moves[i].op >= u->nops || s->moves[i].unit >= u->nunits ||
             (i && s->moves[i].op < s->moves[i - 1].op))
@@ -76,9 +74,9 @@ void vm_sim_fini(struct vm_sim *s)
 {
     free(s->su);
     free(s->owner);
-    free(s->graveyard);
     free(s->birth_at);
     free(s->births);
+    free(s->birth_next);
     free(s->end_first);
     free(s->ends);
     free(s->end_at);

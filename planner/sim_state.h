@@ -27,13 +27,10 @@ struct vm_sim_unit {
     uint64_t freed;  /* absolute op before which its lingering block was freed                */
     uint64_t wanted; /* absolute op that the host stands before and that uses it, plus 1   */
     bool dead;       /* contents dead; pages still attached are the pool's to reclaim      */
-    uint64_t buried; /* number of its entry in the graveyard; 0: none                       */
-};
-
-/* Dead units, the first buried first (ring). An entry whose number the unit does not bear is stale. */
-struct vm_sim_grave {
-    uint32_t unit;
-    uint64_t number;
+    bool buried;     /* it is in the graveyard                                              */
+    uint32_t before, after; /* its neighbours there, plus 1; 0: none                        */
+    uint32_t from;   /* dead pages before this one are taken                               */
+    uint32_t latest; /* up to this absolute op something begins on each of its dead pages; VM_NONE: not known */
 };
 
 struct vm_sim_engine {
@@ -55,11 +52,10 @@ struct vm_sim {
     uint32_t nops;
     struct vm_sim_unit *su;
     uint32_t *owner; /* per page: dead unit whose chunk is still attached, or VM_NONE */
-    struct vm_sim_grave *graveyard;
-    size_t grave_head, grave_tail, grave_cap;
-    uint64_t burials;
+    uint32_t grave_first, grave_last; /* dead units, the first buried first: units plus 1, 0: none */
     uint32_t *birth_at; /* per page: first of its births, npages + 1 */
     uint32_t *births;   /* ops with which a unit begins on the page, ascending */
+    uint32_t *birth_next; /* per page: 1 + the absolute op of its next birth, 0 or past: to be found */
     uint64_t free_pages, dead_pages, capacity;
     uint64_t let_go;      /* pages whose blocks are freed and whose last op is not done */
     uint64_t parked;      /* pages that have left and wait to be unmapped */
