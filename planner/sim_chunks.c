@@ -75,8 +75,6 @@ void vm_sim_bury(struct vm_sim *s, uint32_t unit)
     x->after = 0;
     *(x->before ? &s->su[x->before - 1].after : &s->grave_first) = unit + 1;
     s->grave_last = unit + 1;
-    x->from = 0;
-    x->latest = VM_NONE;
 }
 
 uint64_t vm_sim_at_hand(const struct vm_sim *s)
@@ -84,21 +82,23 @@ uint64_t vm_sim_at_hand(const struct vm_sim *s)
     return s->free_pages + (s->m->unmap_waits ? 0 : s->dead_pages);
 }
 
-/* Ops until a unit begins on the page; 2 * nops: none does. What was found serves until that op is issued. */
+/* Ops until a unit begins on the page; 2 * nops: none does. */
 static uint32_t ops_to_birth(const struct vm_sim *s, uint64_t slot)
 {
     const uint32_t *b = s->births + s->birth_at[slot];
-    uint32_t n = s->birth_at[slot + 1] - s->birth_at[slot], k = (uint32_t)(s->issued % s->nops), i = 0;
+    uint32_t n = s->birth_at[slot + 1] - s->birth_at[slot], k = (uint32_t)(s->issued % s->nops);
+    uint32_t lo = 0, hi = n;
 
     if (!n)
         return 2 * s->nops;
-    if (s->birth_next[slot] > s->issued)
-        return (uint32_t)(s->birth_next[slot] - s->issued - 1);
-    while (i < n && b[i] < k)
-        i++;
-    i = i < n ? b[i] - k : b[0] + s->nops - k;
-    s->birth_next[slot] = s->issued + i < UINT32_MAX ? (uint32_t)s->issued + i + 1 : 0;
-    return i;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (b[mid] < k)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < n ? b[lo] - k : b[0] + s->nops - k;
 }
 
 static bool is_dead_page(const struct vm_sim *s, uint32_t unit, uint64_t slot)
@@ -109,23 +109,16 @@ static bool is_dead_page(const struct vm_sim *s, uint32_t unit, uint64_t slot)
 /* Takes the unit's dead pages where nothing begins within `spared` ops, up to *n. Are some left? */
 static bool rob_grave(struct vm_sim *s, uint32_t unit, uint64_t *n, uint32_t spared)
 {
-    struct vm_sim_unit *x = &s->su[unit];
-    uint64_t base = slot_of(s, unit), latest = 0;
+    uint64_t base = slot_of(s, unit);
     bool left = false;
 
-    for (uint32_t p = x->from; p < s->u->units[unit].npages; p++) {
+    for (uint32_t p = 0; p < s->u->units[unit].npages; p++) {
         if (!is_dead_page(s, unit, base + p))
             continue;
-        if (!left)
-            x->from = p;
-        if (!*n) {
-            x->latest = VM_NONE;
+        if (!*n)
             return true;
-        }
-        uint32_t birth = ops_to_birth(s, base + p);
-        if (birth < spared) {
+        if (ops_to_birth(s, base + p) < spared) {
             left = true;
-            latest = s->issued + birth > latest ? s->issued + birth : latest;
             continue;
         }
         s->owner[base + p] = VM_NONE;
@@ -134,22 +127,15 @@ static bool rob_grave(struct vm_sim *s, uint32_t unit, uint64_t *n, uint32_t spa
         s->host += s->m->unmap_ns;
         (*n)--;
     }
-    x->latest = latest < VM_NONE ? (uint32_t)latest : VM_NONE;
     return left;
-}
-
-static bool all_spared(const struct vm_sim *s, const struct vm_sim_unit *x, uint32_t spared)
-{
-    return x->latest != VM_NONE && x->latest >= s->issued && x->latest - s->issued < spared;
 }
 
 /* One pass over the graveyard: takes pages where nothing begins within `spared` ops, up to n. What is left. */
 static uint64_t reclaim_pass(struct vm_sim *s, uint64_t n, uint32_t spared)
 {
     for (uint32_t at = s->grave_first, next; at && n; at = next) {
-        struct vm_sim_unit *x = &s->su[at - 1];
-        next = x->after;
-        if (!all_spared(s, x, spared) && !rob_grave(s, at - 1, &n, spared))
+        next = s->su[at - 1].after;
+        if (!rob_grave(s, at - 1, &n, spared))
             exhume(s, at - 1);
     }
     return n;
@@ -178,8 +164,7 @@ int vm_sim_index_births(struct vm_sim *s)
     for (uint64_t p = 2; p < u->nslots + 3; p++)
         s->birth_at[p] += s->birth_at[p - 1];
     s->births = malloc((total + 1) * sizeof *s->births);
-    s->birth_next = calloc(u->nslots + 1, sizeof *s->birth_next);
-    if (!s->births || !s->birth_next)
+    if (!s->births)
         return VM_ENOMEM;
     for (uint32_t k = 0; k < u->nops; k++) /* in the order of ops, so that each page's list ascends */
         for (uint32_t r = u->op_first[k]; r < u->op_first[k + 1]; r++) {

@@ -4,6 +4,8 @@
 
 #include "sim_state.h"
 
+#define MOST_OPS (UINT32_MAX >> 6) /* so that absolute ops fit */
+
 bool vm_sim_lingers(const struct vm_sim *s, const struct vm_page_unit *un)
 {
     return s->m->unmap_waits && un->linger;
@@ -38,6 +40,8 @@ int vm_sim_init(struct vm_sim *s)
 {
     const struct vm_page_units *u = s->u;
 
+    if (u->nops > MOST_OPS)
+        return VM_EINVAL;
     s->nops = (uint32_t)u->nops;
     s->su = calloc(u->nunits + 1, sizeof *s->su);
     s->owner = malloc((u->nslots + 1) * sizeof *s->owner);
@@ -76,7 +80,6 @@ void vm_sim_fini(struct vm_sim *s)
     free(s->owner);
     free(s->birth_at);
     free(s->births);
-    free(s->birth_next);
     free(s->end_first);
     free(s->ends);
     free(s->end_at);

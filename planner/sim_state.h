@@ -23,14 +23,12 @@ struct vm_sim_unit {
     uint32_t stamp;  /* of its entry in the victims' heap                                 */
     uint32_t queued; /* pages asked to leave whose copies have not begun                  */
     uint32_t asked;  /* pages that queued moves will fetch                                */
-    uint64_t busy;   /* absolute op after which it is idle, plus 1                         */
-    uint64_t freed;  /* absolute op before which its lingering block was freed                */
-    uint64_t wanted; /* absolute op that the host stands before and that uses it, plus 1   */
+    uint32_t busy;   /* absolute op after which it is idle, plus 1                         */
+    uint32_t freed;  /* absolute op before which its lingering block was freed                */
+    uint32_t wanted; /* absolute op that the host stands before and that uses it, plus 1   */
     bool dead;       /* contents dead; pages still attached are the pool's to reclaim      */
     bool buried;     /* it is in the graveyard                                              */
     uint32_t before, after; /* its neighbours there, plus 1; 0: none                        */
-    uint32_t from;   /* dead pages before this one are taken                               */
-    uint32_t latest; /* up to this absolute op something begins on each of its dead pages; VM_NONE: not known */
 };
 
 struct vm_sim_engine {
@@ -55,7 +53,6 @@ struct vm_sim {
     uint32_t grave_first, grave_last; /* dead units, the first buried first: units plus 1, 0: none */
     uint32_t *birth_at; /* per page: first of its births, npages + 1 */
     uint32_t *births;   /* ops with which a unit begins on the page, ascending */
-    uint32_t *birth_next; /* per page: 1 + the absolute op of its next birth, 0 or past: to be found */
     uint64_t free_pages, dead_pages, capacity;
     uint64_t let_go;      /* pages whose blocks are freed and whose last op is not done */
     uint64_t parked;      /* pages that have left and wait to be unmapped */

@@ -47,7 +47,7 @@ static bool ready(struct vm_sim *s, uint32_t k)
         struct vm_page_ref ref = s->u->refs[r];
         const struct vm_page_unit *un = &s->u->units[ref.unit];
         struct vm_sim_unit *x = &s->su[ref.unit];
-        x->wanted = s->issued + 1;
+        x->wanted = (uint32_t)s->issued + 1;
         if (needs_contents(s, un, ref.use) && !x->dead) {
             x->use = ref.use; /* takes back what is queued to leave */
             ok = ok && !x->copying;
@@ -90,7 +90,7 @@ static void issue(struct vm_sim *s, uint32_t k)
             vm_sim_provide(s, ref.unit);
         x->dead = false;
         x->use = ref.use;
-        x->busy = s->issued + 1;
+        x->busy = (uint32_t)s->issued + 1;
         if (s->u->uses[ref.use].flags & VM_PU_WRITE)
             x->clean = 0;
         uint32_t next = vm_page_next_use(s->u, un, ref.use, &wraps);
@@ -114,7 +114,7 @@ static void issue(struct vm_sim *s, uint32_t k)
         if (x->dead || x->use != un->use + un->nuses - 1)
             continue;
         vm_sim_let_go(s, s->ends[i]);
-        x->freed = s->issued + 1;
+        x->freed = (uint32_t)s->issued + 1;
     }
     if (s->heap.n > 2 * s->u->nunits + 1024) /* stale entries must not outgrow the units */
         vm_use_heap_filter(&s->heap, is_current, s);
