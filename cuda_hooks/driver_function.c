@@ -295,6 +295,13 @@ static void scan(struct vm_op *op, const void *words, size_t bytes, bool doubtfu
     vm_host_words(words, bytes);
 }
 
+/* Up to 2^40 lie what some drivers reserve and pairs of small numbers: there an address is what lies in
+ * memory of ours. */
+static bool is_number(CUdeviceptr word)
+{
+    return vm_cannot_be_address(word) || (word >> 40 == 0 && !vm_rt_reserved(word));
+}
+
 /* Words that may hold an address, doubtful ones where one has held a number; *number stands for the
  * first. */
 static void scan_learning(struct vm_op *op, const char *from, size_t bytes, atomic_uchar *number)
@@ -304,7 +311,7 @@ static void scan_learning(struct vm_op *op, const char *from, size_t bytes, atom
         memcpy(&word, from + at, sizeof word);
         if (!word)
             continue;
-        if (vm_cannot_be_address(word))
+        if (is_number(word))
             atomic_store_explicit(number, 1, memory_order_relaxed);
         else
             scan(op, from + at, sizeof word, atomic_load_explicit(number, memory_order_relaxed));

@@ -12,11 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* No address of host or device: the processors' user space ends at 2^47, and what lies below 2^40
- * is no place where a driver or an allocator of a 64-bit process puts memory. */
+/* No device address: the processors' user space ends at 2^47, and drivers put nothing below 2^32
+ * (reservations of NVIDIA's begin at 0x302000000). */
 static inline bool vm_cannot_be_address(uint64_t word)
 {
-    return word < (UINT64_C(1) << 40) || word >> 47;
+    return word >> 32 == 0 || word >> 47;
 }
 
 /* A kernel's parameter that holds calculators. */

@@ -131,7 +131,7 @@ bool vm_rt_range(CUdeviceptr p, CUdeviceptr *base, size_t *bytes)
 
 bool vm_rt_reserved(CUdeviceptr p)
 {
-    return false; /* its blocks are the driver's own */
+    return block_at(p) >= 0;
 }
 
 bool vm_rt_owner(CUdeviceptr p, CUcontext *ctx, CUdevice *dev, uint64_t *id)

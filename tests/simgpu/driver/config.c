@@ -138,6 +138,7 @@ CUresult sg_configure(void)
     SG_TRY(read_bool("SIMGPU_RACECHECK", &c->racecheck));
     SG_TRY(read_bool("SIMGPU_RACE_ABORT", &c->race_abort));
     SG_TRY(read_bool("SIMGPU_PROC_ALIAS", &c->alias_entry));
+    SG_TRY(read_bool("SIMGPU_LOW_SPACE", &c->low_space));
     c->report = getenv("SIMGPU_REPORT");
     c->call_log = getenv("SIMGPU_CALL_LOG");
     c->kernel_log = getenv("SIMGPU_KERNEL_LOG");

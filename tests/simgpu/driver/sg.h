@@ -39,6 +39,7 @@ struct sg_config {
     size_t granularity;
     int ndevices;
     bool host_numa, unmap_sync, racecheck, race_abort, alias_entry;
+    bool low_space; /* device addresses begin where real drivers put reservations */
     const char *report, *call_log, *kernel_log;
 };
 

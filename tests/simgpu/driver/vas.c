@@ -11,14 +11,21 @@
 #define RECENT 128
 
 /* Where device addresses lie: away from what the host uses, and under ThreadSanitizer, which bears
- * mappings in few places, in the lower half of one of these. */
+ * mappings in few places, in the lower half of one of these. On request low, where NVIDIA's drivers
+ * put what is reserved (0x302000000 is the first such address in many a log). */
 extern void __tsan_init(void) __attribute__((weak));
-#define SPACE_AT  (__tsan_init ? UINT64_C(0x7e8000000000) : UINT64_C(0x200000000000))
 #define SPACE_END (__tsan_init ? UINT64_C(0x7f0000000000) : UINT64_C(0x540000000000))
+
+static uint64_t space_at(void)
+{
+    if (__tsan_init)
+        return UINT64_C(0x7e8000000000);
+    return sg.cfg.low_space ? UINT64_C(0x302000000) : UINT64_C(0x200000000000);
+}
 
 bool sg_va_plausible(uint64_t va)
 {
-    return va >= SPACE_AT && va < SPACE_END;
+    return va >= space_at() && va < SPACE_END;
 }
 
 static struct sg_range **ranges;
@@ -108,7 +115,7 @@ static uint64_t take_space(size_t span, size_t align, uint64_t hint)
     if (va)
         return va;
     if (!cursor)
-        cursor = SPACE_AT;
+        cursor = space_at();
     for (int tries = 0; tries < 64; tries++) {
         va = (cursor + align - 1) / align * align;
         if (va + span + PAGE > SPACE_END)
