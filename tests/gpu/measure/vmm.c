@@ -2,6 +2,7 @@
  */
 #include "measure.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum call { CREATE, MAP, ACCESS, UNMAP, RELEASE, CALLS };
@@ -84,8 +85,23 @@ static void access_together(size_t bytes)
 static const size_t sizes[] = {2 * MIB, 16 * MIB, 64 * MIB, 256 * MIB};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
+/* Kernel parameters are searched for addresses by where they can lie. */
+static void places(void)
+{
+    static const size_t bytes[] = {(size_t)1 << 30, (size_t)1 << 40};
+    char text[32];
+
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
+        CUdeviceptr at = reserve(bytes[i]);
+        snprintf(text, sizeof text, "0x%llx", (unsigned long long)at);
+        report_text(text, "vmm/reserved-at/%zuGiB", bytes[i] >> 30);
+        must(cu.MemAddressFree(at, bytes[i]));
+    }
+}
+
 void step_vmm(void)
 {
+    places();
     report_number((double)granularity(&on_device), "B", "vmm/granularity");
     for (int s = 0; s < SIZES; s++) {
         struct cost c = {0};
