@@ -6,6 +6,7 @@
 #define FADE    0.957 /* half in 16 samples                                             */
 #define GAIN    0.5   /* share of an iteration's error that is corrected at once        */
 #define STALL   0.02  /* of the op time: below it a stall is too small to learn from    */
+#define EXPLAINS 0.5 /* of the squares that are left without it: another fixed part is believed   */
 #define OPS_MOST   4.0  /* op times are at most so many times what was recorded, and at least the inverse */
 #define STALL_MOST 32.0 /* likewise: a plan may foresee next to none */
 
@@ -23,10 +24,18 @@ static void line_add(struct vm_cost_line *l, double x, double y)
     l->y = l->y * FADE + y;
     l->xx = l->xx * FADE + x * x;
     l->xy = l->xy * FADE + x * y;
+    l->yy = l->yy * FADE + y * y;
 }
 
-/* Slope and intercept, the latter not below 0. With one size only, the line goes through 0 and `fixed`
- * stays as it was. False without samples. */
+/* Sum of the squares that slope and intercept leave. */
+static double left_over(const struct vm_cost_line *l, double s, double f)
+{
+    return l->yy - 2 * s * l->xy - 2 * f * l->y + s * s * l->xx + 2 * s * f * l->x + f * f * l->n;
+}
+
+/* Slope and intercept, the latter not below 0. `fixed` stays as it was where there was one size only, or where
+ * another would not explain much more of what was seen: sizes that are nearly the same tell little about it.
+ * False without samples. */
 static bool line_fit(const struct vm_cost_line *l, double *slope, double *fixed)
 {
     if (l->n < 1 || l->x <= 0)
@@ -41,6 +50,11 @@ static bool line_fit(const struct vm_cost_line *l, double *slope, double *fixed)
     if (f < 0) {
         f = 0;
         s = l->xy / l->xx;
+    }
+    double kept = (l->xy - *fixed * l->x) / l->xx;
+    if (kept > 0 && left_over(l, s, f) > EXPLAINS * left_over(l, kept, *fixed)) {
+        *slope = kept;
+        return true;
     }
     if (!(s > 0))
         return false;

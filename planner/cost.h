@@ -15,7 +15,7 @@
 
 /* Sums of a fading least-squares line. */
 struct vm_cost_line {
-    double n, x, y, xx, xy;
+    double n, x, y, xx, xy, yy;
 };
 
 struct vm_cost {

@@ -60,6 +60,25 @@ Test(cost, one_size_of_copies)
     cr_assert_float_eq(n.copy_latency_ns, 5000, 1);
 }
 
+/* Nor do sizes that are nearly the same, where each copy takes a little more or less for other reasons. */
+Test(cost, sizes_of_copies_that_are_nearly_the_same)
+{
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct vm_machine m = told(), n;
+        struct vm_cost c;
+        uint64_t random = seed;
+        vm_cost_init(&c, &m);
+        for (int i = 0; i < 40; i++) {
+            uint64_t bytes = (7 + small_random(&random) % 2) << 20;
+            double noise = 1 + ((double)(small_random(&random) % 1000) / 1000 - 0.5) * 0.2;
+            vm_cost_copy(&c, true, false, bytes, 5000 + (double)bytes / 12.8 * noise);
+        }
+        vm_cost_machine(&c, &n);
+        cr_assert(fabs(n.out_bps / 12.8e9 - 1) < 0.05, "seed %d: %.4g", (int)seed, n.out_bps);
+        cr_assert_float_eq(n.copy_latency_ns, 5000, 1);
+    }
+}
+
 Test(cost, corrects_predictions)
 {
     struct vm_machine m = told();
