@@ -403,7 +403,8 @@ int vm_schedule_build(const struct vm_page_units *u, const struct vm_machine *m,
         rc = refine_all(u, m, total, refine_tries(u, opt->effort), &b);
     if (!rc && opt->effort && !good_enough(&b) && u->nuses <= VM_LARGE_USES)
         rc = try_fluids(u, m, total, opt->effort, &b);
-    if (!rc && opt->effort && !good_enough(&b) && u->nuses <= VM_LARGE_USES)
+    /* Where unmapping waits, pages go when the device rests: finer moves than that are lost in the run. */
+    if (!rc && opt->effort && !m->unmap_waits && !good_enough(&b) && u->nuses <= VM_LARGE_USES)
         rc = vm_schedule_polish(u, m, total, polish_tries(u, opt->effort, &b.s), near_ns(&b), &b.s,
                                 b.start_ns);
     if (!rc && opt->effort && !good_enough(&b))
