@@ -314,29 +314,38 @@ static double near_ns(const struct best *b)
     return b->s.sim.compute_ns + b->liquid_ns + NEAR * b->s.sim.iteration_ns;
 }
 
+/* Makes a schedule from what is to leave, timed again `rounds` times, and keeps it if it beats the best. */
+static int try_list(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
+                    struct vm_eviction *list, size_t n, unsigned rounds, struct best *b)
+{
+    struct choice from = {.usable = total};
+    struct vm_schedule s;
+    double *start = malloc((u->nops + 1) * sizeof *start);
+    int rc = start ? vm_schedule_time(u, m, total, total, list, n, rounds, &s, start) : VM_ENOMEM;
+
+    if (rc)
+        free(start);
+    else
+        offer(b, &s, start, &from);
+    return rc;
+}
+
 /* The schedule of a liquid one. *end: none on a finer grid would be much better; *full: there is no finer one. */
 static int try_fluid(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
                      const struct vm_fluid_options *opt, struct best *b, bool *end, bool *full)
 {
-    struct choice from = {.usable = total};
     struct vm_fluid f = {0};
-    struct vm_schedule s;
-    double *start = malloc((u->nops + 1) * sizeof *start);
-    int rc = start ? vm_fluid_solve(u, m, total, opt, &f) : VM_ENOMEM;
+    int rc = vm_fluid_solve(u, m, total, opt, &f);
 
     if (!rc)
-        rc = vm_schedule_time(u, m, total, total, f.list, f.count, FLUID_ROUNDS, &s, start);
+        rc = try_list(u, m, total, f.list, f.count, FLUID_ROUNDS, b);
     b->liquid_ns = f.found_ns;
     *end = f.done;
     *full = f.full;
     vm_fluid_fini(&f);
-    if (rc) {
-        free(start);
-        return rc;
-    }
-    offer(b, &s, start, &from);
-    *end |= b->s.sim.iteration_ns <= near_ns(b);
-    return VM_OK;
+    if (!rc)
+        *end |= b->s.sim.iteration_ns <= near_ns(b);
+    return rc;
 }
 
 /* Liquid schedules on ever finer grids, which know better when: until a schedule waits hardly longer. */
@@ -371,22 +380,6 @@ static unsigned polish_tries(const struct vm_page_units *u, unsigned effort, con
     return (unsigned)(effort > 1 ? 4 * n : n);
 }
 
-/* No moves: everything is fetched when an op needs it, and what is needed last leaves. Where unmapping waits for
- * the copies in flight, moves that are just right for the links can cost more than they save. */
-static int try_demand(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total, struct best *b)
-{
-    struct choice from = {.usable = total};
-    struct vm_schedule s;
-    double *start = malloc((u->nops + 1) * sizeof *start);
-    int rc = start ? vm_schedule_time(u, m, total, total, NULL, 0, 0, &s, start) : VM_ENOMEM;
-
-    if (rc)
-        free(start);
-    else
-        offer(b, &s, start, &from);
-    return rc;
-}
-
 int vm_schedule_build(const struct vm_page_units *u, const struct vm_machine *m,
                       const struct vm_schedule_options *opt, struct vm_schedule *out,
                       struct vm_error *why)
@@ -407,8 +400,10 @@ int vm_schedule_build(const struct vm_page_units *u, const struct vm_machine *m,
     if (!rc && opt->effort && !m->unmap_waits && !good_enough(&b) && u->nuses <= VM_LARGE_USES)
         rc = vm_schedule_polish(u, m, total, polish_tries(u, opt->effort, &b.s), near_ns(&b), &b.s,
                                 b.start_ns);
+    /* No moves: everything is fetched when an op needs it, and what is needed last leaves. Where unmapping waits for
+     * the copies in flight, moves that are just right for the links can cost more than they save. */
     if (!rc && opt->effort && !good_enough(&b))
-        rc = try_demand(u, m, total, &b);
+        rc = try_list(u, m, total, NULL, 0, 0, &b);
     free(b.start_ns);
     if (rc) {
         if (b.have)

@@ -1,10 +1,6 @@
 /* What happens in the plan simulator as time passes: copies begin and end, ops end, and the host does what follows
  * from that (sim_state.h). */
-#include <float.h>
-
 #include "sim_state.h"
-
-#define IDLE DBL_MAX /* never */
 
 /* ---- queues ---------------------------------------------------------------------------------*/
 
@@ -36,7 +32,7 @@ static double engine_end(const struct vm_sim *s, bool out)
     const struct vm_sim_engine *e = out ? &s->eo : &s->ei;
 
     if (!e->busy)
-        return DBL_MAX;
+        return VM_SIM_NEVER;
     return s->now + e->fixed_ns + e->rem_bytes / rate(s, out) * 1e9;
 }
 
@@ -343,7 +339,7 @@ bool vm_sim_end_copy(struct vm_sim *s, double until)
     double t_out = engine_end(s, true), t_in = engine_end(s, false), t = t_out < t_in ? t_out : t_in;
     struct vm_sim_engine *e = t_out <= t_in ? &s->eo : &s->ei;
 
-    if (t >= IDLE || t > until)
+    if (t >= VM_SIM_NEVER || t > until)
         return false;
     advance_to(s, t);
     struct vm_sim_done d = {e->begun, s->now, e->job.unit, e->job.npages, e->job.move};
@@ -368,7 +364,7 @@ static bool wants_copy(const struct vm_sim *s)
 
 bool vm_sim_step(struct vm_sim *s, double until)
 {
-    double t_op = IDLE, t_od = IDLE, t_id = IDLE, free = s->host;
+    double t_op = VM_SIM_NEVER, t_od = VM_SIM_NEVER, t_id = VM_SIM_NEVER, free = s->host;
 
     if (s->finished < s->issued)
         t_op = s->end_at[s->finished % VM_SIM_RUN_AHEAD];
@@ -387,7 +383,7 @@ bool vm_sim_step(struct vm_sim *s, double until)
         vm_sim_kick(s);
         return true;
     }
-    if (seen >= IDLE || seen > until)
+    if (seen >= VM_SIM_NEVER || seen > until)
         return false;
     advance_to(s, seen);
     if (s->host < seen)

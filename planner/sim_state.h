@@ -3,6 +3,7 @@
 #ifndef VM_PLANNER_SIM_STATE_H
 #define VM_PLANNER_SIM_STATE_H
 
+#include <float.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,6 +14,8 @@
 
 /* Ops a host may have issued that the device has not finished. */
 #define VM_SIM_RUN_AHEAD 1024u
+/* A time that does not come. */
+#define VM_SIM_NEVER DBL_MAX
 
 struct vm_sim_unit {
     uint32_t res;    /* pages [0, res) are on the device, those on their way out included */

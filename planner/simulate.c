@@ -1,14 +1,10 @@
 #include "simulate.h"
 
-#include <float.h>
-
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sim_state.h"
-
-#define IDLE DBL_MAX /* never */
 
 static uint64_t capacity_of(const struct vm_page_units *u, const struct vm_machine *m,
                             const struct vm_sim_options *opt)
@@ -245,7 +241,7 @@ static void send_away(struct vm_sim *s)
 static void rest(struct vm_sim *s)
 {
     s->blocked = true;
-    while (vm_sim_end_copy(s, IDLE))
+    while (vm_sim_end_copy(s, VM_SIM_NEVER))
         vm_sim_kick(s);
     s->blocked = false;
     vm_sim_account(s);
@@ -281,7 +277,7 @@ static void rest_between(struct vm_sim *s, uint32_t k)
         limit = s->opt.window_ns;
     if (s->ahead_ns + (double)s->u->dur_ns[k] < limit)
         return;
-    while (is_pager_busy(s) && s->finished < s->issued && vm_sim_step(s, IDLE))
+    while (is_pager_busy(s) && s->finished < s->issued && vm_sim_step(s, VM_SIM_NEVER))
         ;
     if (s->finished < s->issued)
         return;
@@ -327,7 +323,7 @@ static bool wait_for_pages(struct vm_sim *s, uint32_t k)
             return false;
         vm_sim_kick(s);
         send_away(s);
-        if (rest_for_room(s) || vm_sim_step(s, IDLE))
+        if (rest_for_room(s) || vm_sim_step(s, VM_SIM_NEVER))
             continue;
         if (s->stuck)
             return false;
@@ -357,7 +353,7 @@ static bool run_op(struct vm_sim *s, uint32_t k)
     s->waiting_op = s->issued;
     while (vm_sim_step(s, s->host))
         ;
-    while (s->issued - s->finished >= VM_SIM_RUN_AHEAD - 1 && vm_sim_step(s, IDLE))
+    while (s->issued - s->finished >= VM_SIM_RUN_AHEAD - 1 && vm_sim_step(s, VM_SIM_NEVER))
         ;
     if (!s->m->unmap_waits)
         hold_back(s);
@@ -369,7 +365,7 @@ static bool run_op(struct vm_sim *s, uint32_t k)
     vm_sim_kick(s);
     if (s->opt.float_pages)
         keep_float(s);
-    while ((s->u->op_flags[k] & VM_OPF_WAITED) && s->finished < s->issued && vm_sim_step(s, IDLE))
+    while ((s->u->op_flags[k] & VM_OPF_WAITED) && s->finished < s->issued && vm_sim_step(s, VM_SIM_NEVER))
         ;
     return !s->failed;
 }
