@@ -90,10 +90,10 @@ def largest_launch(name, args, batch):
         return max((sum(size for _, size in blocks) for blocks in operations(trace)), default=0)
 
 
-def run(name, args, batch, iterations, **settings):
-    """A run under libvmem.so that must not fail."""
-    status, lines, stats = WHEEL.script(name, *args, "--batch", batch, "--iterations", iterations, vmem=True, timeout=1200,
-                                        **ROOM, **settings)
+def run(name, args, batch, iterations, vmem=True, **settings):
+    """What a run that must not fail prints and counts."""
+    status, lines, stats = WHEEL.script(name, *args, "--batch", batch, "--iterations", iterations, vmem=vmem, timeout=1200,
+                                        **(ROOM if vmem else {}), **settings)
     if status != 0:
         sys.exit(f"pytorch: {name} with batch {batch}: {' | '.join(lines[-4:])}")
     return lines, stats
@@ -115,7 +115,7 @@ def pooled(name, args, native, alone, grain):
         batch -= max(1, native // grain)
     print(f"  {name} batch {batch} under pool: fits", flush=True)
     if batch != native:
-        alone = alone_at(name, args, batch, 6)
+        alone, _ = run(name, args, batch, 6, vmem=False)
     return batch, peak_of(alone)[1], stats
 
 
@@ -124,21 +124,13 @@ def cpu_of(lines):
     return [float(v) for v in re.findall(r"^iter .* cpu (\S+)", "\n".join(lines), re.M)][20:]
 
 
-def alone_at(name, args, batch, iterations):
-    """What a run alone prints that must not fail."""
-    status, lines, _ = WHEEL.script(name, *args, "--batch", batch, "--iterations", iterations, timeout=1200)
-    if status != 0:
-        sys.exit(f"pytorch: {name} with batch {batch}: {' | '.join(lines[-4:])}")
-    return lines
-
-
 def cpu_times(name, args, batch):
     """CPU ms of an iteration alone and with us."""
     alone, with_us = [], []
     with concurrent.futures.ThreadPoolExecutor(2) as pair:
         for _ in range(ROUNDS):
-            a, b = pair.submit(alone_at, name, args, batch, 100), pair.submit(run, name, args, batch, 100)
-            alone += cpu_of(a.result())
+            a, b = (pair.submit(run, name, args, batch, 100, vmem) for vmem in (False, True))
+            alone += cpu_of(a.result()[0])
             with_us += cpu_of(b.result()[0])
     return benchlib.median(alone), benchlib.median(with_us)
 
