@@ -26,6 +26,9 @@ static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
  */
 #define VM_MAX_PAGES (UINT64_C(1) << 22)
 #define VM_MAX_SPACE (UINT64_C(1) << 42)
+/* Address space at least, in budgets: half of it is for planned pools, and what is paged
+ * out keeps its addresses. */
+#define VM_LEAST_SPACE 4
 
 void vm_nap(unsigned times)
 {
@@ -105,23 +108,39 @@ static int choose_page(struct vm_device *d)
     return d->max_chunks > 0 ? 0 : VM_UNFIT;
 }
 
+/* The address space of the blocks; where so much is refused, half of it, and so on while it is
+ * VM_LEAST_SPACE budgets or more. */
+static CUresult reserve_base(struct vm_device *d, uint64_t *pages)
+{
+    uint64_t want = min_u64(VM_MAX_PAGES, VM_MAX_SPACE >> d->page_shift);
+    for (uint64_t n = want;; n /= 2) {
+        CUresult r =
+            vm_drv.p_cuMemAddressReserve(&d->base, n << d->page_shift, d->page_bytes, 0, 0);
+        if (r == CUDA_SUCCESS) {
+            *pages = n;
+            if (n < want)
+                vm_log(LESS_SPACE, d->ordinal, (unsigned long long)(n << d->page_shift >> 30),
+                       (unsigned long long)(want << d->page_shift >> 30));
+        }
+        if (r == CUDA_SUCCESS || (n / 2) << d->page_shift < VM_LEAST_SPACE * d->budget_bytes)
+            return r;
+    }
+}
+
 static int reserve_space(struct vm_device *d)
 {
-    uint64_t pages = min_u64(VM_MAX_PAGES, VM_MAX_SPACE >> d->page_shift);
-    size_t table = pages * sizeof *d->pages;
-    void *t = mmap(NULL, table, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1, 0);
-    if (t == MAP_FAILED)
-        return VM_ENOMEM;
+    uint64_t pages = 0;
     size_t alias = d->max_chunks << d->page_shift;
-    CUresult r =
-        vm_drv.p_cuMemAddressReserve(&d->base, pages << d->page_shift, d->page_bytes, 0, 0);
-    if (r == CUDA_SUCCESS)
-        r = vm_drv.p_cuMemAddressReserve(&d->alias_base, alias, d->page_bytes, 0, 0);
-    if (r != CUDA_SUCCESS) {
-        if (d->base)
-            vm_drv.p_cuMemAddressFree(d->base, pages << d->page_shift);
-        munmap(t, table);
+    if (reserve_base(d, &pages) != CUDA_SUCCESS)
+        return VM_NOTFOUND;
+    void *t = MAP_FAILED;
+    if (vm_drv.p_cuMemAddressReserve(&d->alias_base, alias, d->page_bytes, 0, 0) == CUDA_SUCCESS)
+        t = mmap(NULL, pages * sizeof *d->pages, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (t == MAP_FAILED) {
+        if (d->alias_base)
+            vm_drv.p_cuMemAddressFree(d->alias_base, alias);
+        vm_drv.p_cuMemAddressFree(d->base, pages << d->page_shift);
         return VM_NOTFOUND;
     }
     d->pages = t;

@@ -13,13 +13,19 @@ BLOCK, BLOCKS = 65536, 16
 def problem(fault, backend):
     r = run([BUILD / "tests/integration/refused", BLOCKS, BLOCK], SIMGPU_GRANULARITY=4096,
             SIMGPU_RACECHECK=1, SIMGPU_FAULTS=fault, VMEM_POLICY="lru", VMEM_BUDGET=4 * BLOCK,
-            VMEM_BACKEND=backend)
-    ok = r.returncode == 0 and r.stdout.strip() == "refused: ok" and "race" not in r.stderr
+            VMEM_BACKEND=backend, VMEM_LOG="info")
+    ok = r.returncode == 0 and r.stdout.strip() == "refused: ok" and "race" not in r.stderr \
+        and "cannot be served" not in r.stderr
     return "" if ok else f"{r.stdout[-300:]} {r.stderr[-500:]}"
 
 
 for backend in ("registered", "numa"):
     p = problem("cuMemsetD8Async:1=INVALID_VALUE", backend)
     check(not p, f"{backend}: {p}")
+LESS = "cuMemAddressReserve:1=OUT_OF_MEMORY"
+p = problem("cuMemAddressReserve:1+=OUT_OF_MEMORY,cuMemsetD8Async:1=INVALID_VALUE", "registered")
+planted("no address space", p)
+p = problem(LESS + ",cuMemsetD8Async:1=INVALID_VALUE", "registered")
+check(not p, f"less address space than asked for: {p}")
 planted("a call that is not refused", problem(None, "registered"))
 finish()
