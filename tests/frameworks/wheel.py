@@ -23,7 +23,9 @@ class Wheel:
 
     def launch(self, command, vmem=False, timeout=400, **settings):
         """Exit status, and the lines of output and log in the order of writing."""
-        base = {k: v for k, v in os.environ.items() if not k.startswith(("VMEM_", "SIMGPU_", "PYTORCH_", "LD_"))}
+        # Unbuffered, Python writes a line's end by itself, and another process's line comes between.
+        base = {k: v for k, v in os.environ.items()
+                if not k.startswith(("VMEM_", "SIMGPU_", "PYTORCH_", "LD_")) and k != "PYTHONUNBUFFERED"}
         # Device addresses where real drivers put reservations: PyTorch's kernels are scanned by what a word can be.
         base.update(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", SIMGPU_PRESET="a100-40g", SIMGPU_LOW_SPACE="1")
         env = sim_env.environment(BUILD, self.cuda, vmem, base)
