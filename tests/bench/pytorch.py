@@ -10,13 +10,17 @@ there are processors. Writes build/bench/pytorch.json.
 CPU time is that of the whole process, every thread, user and system, for an iteration without what making its batches
 takes (most of an iteration of images, and no work of ours); after twenty iterations, when there is a plan. It is taken
 at an eighth of a small batch: the calls are the same with every batch. The stand-ins' own work is in it on both sides.
-What else runs on the machine makes CPU time longer, so both sides run at the same time, with nothing else of ours beside
-them, and the median of all iterations of a side counts. --cpu measures nothing else and writes build/bench/pytorch-cpu.json."""
+What else runs on the machine makes CPU time longer, so the sides take turns on one processor, a tenth of a second each
+(side by side, each would find the caches as the other left them), and the median of all iterations of a side counts.
+--cpu measures nothing else and writes build/bench/pytorch-cpu.json."""
 import argparse
 import concurrent.futures
+import contextlib
 import os
 import pathlib
+import queue
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,7 +36,8 @@ from wheel import Wheel, messages, operations, peak_of  # noqa: E402
 SCRIPTS = {"resnet50": ([], 128, 479), "vgg16": ([], 128, 520), "gpt2": ([], 8, 28), "lstm": ([], 256, 5328),
            "unet": ([], 16, 106)}
 CARD = 39 << 30  # what the context leaves of the card's 40 GiB
-ROUNDS = 4  # of runs in turn
+ROUNDS = 4  # of pairs of runs
+TURN = 0.1  # seconds
 # Pinned memory is the simulated machine's, which has what is asked for.
 ROOM = {"VMEM_HOST_BUDGET": "2TiB"}
 BARS = {"resnet50_batch_gain": (3, 1), "unet_batch_gain": (3, 1), "worst_gain_of_possible": (0.9, 1),
@@ -90,10 +95,10 @@ def largest_launch(name, args, batch):
         return max((sum(size for _, size in blocks) for blocks in operations(trace)), default=0)
 
 
-def run(name, args, batch, iterations, vmem=True, **settings):
+def run(name, args, batch, iterations, vmem=True, started=None, **settings):
     """What a run that must not fail prints and counts."""
     status, lines, stats = WHEEL.script(name, *args, "--batch", batch, "--iterations", iterations, vmem=vmem, timeout=1200,
-                                        **(ROOM if vmem else {}), **settings)
+                                        started=started, **(ROOM if vmem else {}), **settings)
     if status != 0:
         sys.exit(f"pytorch: {name} with batch {batch}: {' | '.join(lines[-4:])}")
     return lines, stats
@@ -124,15 +129,38 @@ def cpu_of(lines):
     return [float(v) for v in re.findall(r"^iter .* cpu (\S+)", "\n".join(lines), re.M)][20:]
 
 
+def take_turns(processes):
+    """Lets two processes run by turns until one has ended, then the other."""
+    while all(p.poll() is None for p in processes):
+        for p, other in (processes, processes[::-1]):
+            other.send_signal(signal.SIGSTOP)
+            p.send_signal(signal.SIGCONT)
+            time.sleep(TURN)
+    for p in processes:
+        p.send_signal(signal.SIGCONT)
+
+
+def cpu_pair(name, args, batch, core):
+    """CPU ms of the iterations alone and of those with us, taken by turns on one processor."""
+    os.sched_setaffinity(0, {core})  # this thread's, and so its children's
+    with concurrent.futures.ThreadPoolExecutor(2) as pair:
+        running = queue.SimpleQueue()
+        sides = [pair.submit(run, name, args, batch, 400, vmem, running.put) for vmem in (False, True)]
+        processes = []
+        while len(processes) < 2 and not any(side.done() for side in sides):
+            with contextlib.suppress(queue.Empty):
+                processes.append(running.get(timeout=1))
+        if len(processes) == 2:
+            take_turns(processes)
+        return [cpu_of(side.result()[0]) for side in sides]
+
+
 def cpu_times(name, args, batch):
     """CPU ms of an iteration alone and with us."""
-    alone, with_us = [], []
-    with concurrent.futures.ThreadPoolExecutor(2) as pair:
-        for _ in range(ROUNDS):
-            a, b = (pair.submit(run, name, args, batch, 100, vmem) for vmem in (False, True))
-            alone += cpu_of(a.result()[0])
-            with_us += cpu_of(b.result()[0])
-    return benchlib.median(alone), benchlib.median(with_us)
+    cores = sorted(os.sched_getaffinity(0))
+    with concurrent.futures.ThreadPoolExecutor(len(cores)) as several:
+        pairs = list(several.map(lambda i: cpu_pair(name, args, batch, cores[i % len(cores)]), range(ROUNDS)))
+    return [benchlib.median([ms for pair in pairs for ms in pair[side]]) for side in (0, 1)]
 
 
 def cpu_row(name, args, start):

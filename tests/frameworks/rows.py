@@ -208,8 +208,8 @@ def two_ranks():
     def go(vmem, **settings):
         args = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, SCRIPTS / "unet.py",
                 "--device", "cuda", "--size", "tiny", "--batch", 32, "--iterations", 12]
-        return WHEEL.launch(args, vmem=vmem, SIMGPU_DEVICES=2, SIMGPU_MODE="functional", SIMGPU_GRANULARITY=65536,
-                            **settings)
+        return WHEEL.launch(args, vmem=vmem, apart=True, SIMGPU_DEVICES=2, SIMGPU_MODE="functional",
+                            SIMGPU_GRANULARITY=65536, **settings)
 
     def course(lines):
         return [re.sub(r" loss \S+", "", line) for line in said(lines)]

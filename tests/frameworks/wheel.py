@@ -21,26 +21,35 @@ class Wheel:
         self.python = str(python)
         self.cuda = sim_env.cuda_major(self.python)
 
-    def launch(self, command, vmem=False, timeout=400, **settings):
-        """Exit status, and the lines of output and log in the order of writing."""
-        # Unbuffered, Python writes a line's end by itself, and another process's line comes between.
-        base = {k: v for k, v in os.environ.items()
-                if not k.startswith(("VMEM_", "SIMGPU_", "PYTORCH_", "LD_")) and k != "PYTHONUNBUFFERED"}
+    def launch(self, command, vmem=False, timeout=400, apart=False, started=None, **settings):
+        """Exit status, and the lines of output and log in the order of writing; `apart`: the output, then the log, where
+        several processes write at a time (torchrun's write a line and its end by two calls, and another's line may
+        come between). `started` is called with the process."""
+        base = {k: v for k, v in os.environ.items() if not k.startswith(("VMEM_", "SIMGPU_", "PYTORCH_", "LD_"))}
         # Device addresses where real drivers put reservations: PyTorch's kernels are scanned by what a word can be.
         base.update(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", SIMGPU_PRESET="a100-40g", SIMGPU_LOW_SPACE="1")
         env = sim_env.environment(BUILD, self.cuda, vmem, base)
         env.update({k: str(v) for k, v in settings.items()})
-        r = subprocess.run([self.python, *map(str, command)], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                           text=True, errors="replace", timeout=timeout)
-        return r.returncode, r.stdout.splitlines()
+        log = subprocess.PIPE if apart else subprocess.STDOUT
+        with subprocess.Popen([self.python, *map(str, command)], env=env, stdout=subprocess.PIPE, stderr=log,
+                              text=True, errors="replace") as process:
+            try:
+                if started:
+                    started(process)
+                out, err = process.communicate(timeout=timeout)
+            except BaseException:
+                process.kill()
+                raise
+        return process.returncode, out.splitlines() + (err or "").splitlines()
 
-    def script(self, name, *args, vmem=False, timeout=400, **settings):
+    def script(self, name, *args, vmem=False, timeout=400, started=None, **settings):
         """One of tests/frameworks/scripts; also libvmem's counters, {} where it was not there."""
         with tempfile.TemporaryDirectory(prefix="vmem-wheel-") as folder:
             stats = pathlib.Path(folder, "stats.json")
             if vmem:
                 settings.setdefault("VMEM_STATS_FILE", stats)
-            status, lines = self.launch([SCRIPTS / f"{name}.py", "--device", "cuda", *args], vmem, timeout, **settings)
+            status, lines = self.launch([SCRIPTS / f"{name}.py", "--device", "cuda", *args], vmem, timeout, started=started,
+                                        **settings)
             try:
                 return status, lines, json.loads(stats.read_text())
             except (OSError, ValueError):
