@@ -6,8 +6,12 @@
  * on the device. What no move provides is fetched on demand, evicting what is needed last (or what
  * was used last, for least-recently-used). So any schedule gives a time; a bad one a long time.
  * Where unmapping waits for the device (machine.unmap_waits) it is done only while the device rests
- * before an op, waits for the copies in flight, and what has left or is dead gives no room earlier. A call that
- * blocks holds the host, which then starts no copies; a block's contents count until it is freed.
+ * before an op, waits for the copies in flight, and what has left or is dead gives no room earlier.
+ * What an op itself fetches is issued at once, and unmapping comes after it; of the schedule's fetches
+ * VM_FLIGHTS pages are in flight. A call that blocks holds the host, which then starts no copies; a
+ * block's contents count until it is freed.
+ * The schedule's fetches take chunks before what an op makes does, unless the device waits for that op
+ * and there are enough for it, or nothing leaves any more.
  *
  * Iterations repeat until the period is steady. Times are nanoseconds, memory is counted in pages.
  */
@@ -24,6 +28,9 @@
 #define VM_RECYCLE_MOST 64u
 /* Copies in flight each way where unmapping waits for them. */
 #define VM_FLIGHTS 2u
+/* Bytes and pages of one copy out, at most; half the bytes where unmapping waits for it. */
+#define VM_RUN_BYTES (UINT64_C(32) << 20)
+#define VM_RUN_MOST  64u
 /* A dead page on which a block appears within so many ops is unmapped last. */
 #define VM_BORN_SOON 6u
 
@@ -49,7 +56,8 @@ struct vm_sim_options {
     unsigned knows_dead : 1; /* the runtime knows which contents are dead (there is a plan)   */
     unsigned max_iterations; /* 0 = 8                                                         */
     uint64_t float_pages;    /* demand paging keeps so many free or leaving; 0 = none              */
-    uint32_t batch_pages;    /* pages of one copy at most; 0 = VM_COPY_PAGES                   */
+    uint32_t batch_pages;    /* pages of one copy at most; 0 = VM_COPY_PAGES, or as many as the executor's
+                              * where unmapping waits                                           */
     double window_ns;        /* the host issues an op only when the ops issued before it and not   */
                              /* finished take no longer than this; 0 = as far ahead as it can       */
 };

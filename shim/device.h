@@ -62,7 +62,8 @@ struct vm_page {
     uint8_t state, flags;
     uint8_t stays; /* WAIT_OUT, LEAVING: only a copy is made, the page stays   */
     bool sealed : 1; /* mapped read-only: nothing wrote it, seen or unseen, since its copy was made */
-    bool reseal : 1; /* it left with a copy that a seal would have spared: sealed when it comes back */
+    bool reseal : 1; /* it left with a copy that a seal would have spared: sealed when it comes back ... */
+    bool to_write : 1; /* ... unless the operation that it comes back for writes it                  */
     uint64_t copied_g; /* the host slot holds the contents as of this g; 0: of none   */
     uint64_t touch_g;  /* shared: last operation that touched it; own: see the block  */
     uint64_t write_g;  /* shared: last operation that may have written it             */

@@ -404,6 +404,20 @@ static void fire_copy(struct vm_device *d, uint64_t page)
         vm_pager_copy(d, page, d->g);
 }
 
+/* Does the operation that the pages of an action come back for write their block? */
+static bool comes_to_write(const struct vm_device *d, const struct vm_plan_action *a)
+{
+    const struct vm_executor *x = d->executor;
+    const struct vm_page *pg = &d->pages[a->page];
+    const struct vm_iter_op *op = &x->it.ops[a->need_op % x->plan.nops];
+    if (a->kind != VM_ACT_IN || pg->live == 0 || vm_page_is_shared(pg))
+        return false;
+    for (uint32_t i = op->acc; i < op->acc + op->nacc; i++)
+        if (x->it.accesses[i].block == d->blocks[pg->owner].plan_block)
+            return (x->it.accesses[i].mode & VM_WRITE) != 0;
+    return false;
+}
+
 static void fire(struct vm_device *d, uint64_t op)
 {
     struct vm_executor *x = d->executor;
@@ -412,9 +426,10 @@ static void fire(struct vm_device *d, uint64_t op)
         vm_streams_tick(d);
     for (uint32_t i = x->action_at[op]; i < x->action_at[op + 1]; i++) {
         const struct vm_plan_action *a = &x->plan.actions[i];
+        bool to_write = a->page < d->npages && comes_to_write(d, a);
         for (uint64_t p = a->page; p < a->page + a->npages && p < d->npages; p++) {
             if (a->kind == VM_ACT_IN)
-                vm_pager_in(d, p);
+                vm_pager_in(d, p, to_write);
             else if (a->kind == VM_ACT_COPY)
                 fire_copy(d, p);
             else

@@ -12,9 +12,10 @@
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
-int vm_pager_in(struct vm_device *d, uint64_t page)
+int vm_pager_in(struct vm_device *d, uint64_t page, bool to_write)
 {
     struct vm_page *pg = &d->pages[page];
+    pg->to_write = to_write;
     if (pg->flags & VM_PGF_WANT_IN)
         return 0;
     if (vm_queue_push(&d->in_wait, page) != 0)
@@ -95,6 +96,11 @@ static bool pump_in_wait(struct vm_device *d)
     return moved;
 }
 
+static bool is_sealed_back(const struct vm_page *pg)
+{
+    return pg->reseal && !pg->to_write;
+}
+
 /* Adjacent pages that came together are mapped one by one and made accessible in one call. */
 static void landed_in(struct vm_device *d, uint64_t page, uint64_t n)
 {
@@ -106,11 +112,11 @@ static void landed_in(struct vm_device *d, uint64_t page, uint64_t n)
             vm_page_forget_host(d, p);
         }
     for (uint64_t p = page, k; p < page + n; p += k) {
-        bool seal = d->pages[p].reseal;
+        bool seal = is_sealed_back(&d->pages[p]);
         CUmemAccess_flags access =
             seal ? CU_MEM_ACCESS_FLAGS_PROT_READ : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         for (k = 0; p + k < page + n && d->pages[p + k].state == VM_PG_COMING; k++)
-            if (d->pages[p + k].reseal != seal)
+            if (is_sealed_back(&d->pages[p + k]) != seal)
                 break;
         if (k == 0) {
             k = 1;
@@ -118,6 +124,7 @@ static void landed_in(struct vm_device *d, uint64_t page, uint64_t n)
         }
         bool ok = vm_pages_map(d, p, k, access) == CUDA_SUCCESS;
         for (uint64_t i = p; i < p + k; i++) {
+            d->pages[i].to_write = false;
             if (!ok)
                 vm_page_return_chunk(d, i);
             vm_page_set_state(d, i, ok ? VM_PG_RESIDENT : VM_PG_AWAY);

@@ -9,15 +9,14 @@
 #include "learn.h"
 #include "pager.h"
 #include "pager_queues.h"
+#include "simulate.h"
 #include "stream.h"
 
-/* Bytes that share one event. */
-#define VM_RUN_BYTES (UINT64_C(32) << 20)
-
+/* Pages that share one event. */
 static uint32_t run_limit(const struct vm_device *d)
 {
     uint64_t n = (d->unmap_waits ? VM_RUN_BYTES / 2 : VM_RUN_BYTES) >> d->page_shift;
-    return n < 1 ? 1 : n > 64 ? 64 : (uint32_t)n;
+    return n < 1 ? 1 : n > VM_RUN_MOST ? VM_RUN_MOST : (uint32_t)n;
 }
 
 /* Does the host slot hold the contents as the last write that was seen left them? */
@@ -321,8 +320,11 @@ static bool may_unmap(struct vm_device *d)
 {
     if (!d->unmap_waits || d->patience_ns == VM_FOR_EVER)
         return true;
-    if (d->missing > d->unmap_wait.count + d->nfree_chunks && d->out_flight.count > 0)
+    bool more = d->out_flight.count > 0 || d->out_wait.count > 0;
+    if (d->missing > d->unmap_wait.count + d->nfree_chunks && more)
         return false; /* an operation needs more than that: once is better than twice */
+    if (d->patience_ns == VM_UNTIL_IDLE && d->in_flight.count > VM_FLIGHTS)
+        return false; /* it would wait for what the operation fetches: the host maps what comes of that meanwhile */
     if (!vm_streams_reached(d, d->g))
         return false;
     uint64_t pages = d->in_flight.count;

@@ -46,6 +46,8 @@ static void pass_block(struct vm_device *d, const struct vm_op_access *a, bool c
         struct vm_page *pg = &d->pages[page];
         if (pg->state == VM_PG_RESIDENT)
             continue;
+        if (pg->state == VM_PG_AWAY || (a->mode & VM_WRITE))
+            pg->to_write = (a->mode & VM_WRITE) != 0;
         bool whole = overwritten && !vm_page_is_shared(pg);
         int r = vm_pager_step(d, page, s, whole, &p->most, &p->error);
         if (r == VM_NOTFOUND)
@@ -95,7 +97,7 @@ static bool send_away(struct vm_device *d, uint64_t missing)
 
 /* Chunks the operation may take for contents that are not there yet. Pages that the plan brings
  * back come first: it counted on them when it let the operation begin. Unless that would be for
- * ever. */
+ * ever; see also may_begin. */
 static uint64_t may_take(const struct vm_device *d, bool stuck)
 {
     uint64_t there = vm_chunks_available(d), wanted = vm_pager_wanted(d);
@@ -104,13 +106,29 @@ static uint64_t may_take(const struct vm_device *d, bool stuck)
     return there > wanted ? there - wanted : 0;
 }
 
+/* One pass over all its pages. */
+static struct pass pass_op(struct vm_device *d, const struct vm_op *op, struct vm_stream *s, uint64_t most)
+{
+    struct pass p = {.lost = VM_NO, .most = most};
+    for (unsigned i = 0; i < op->nacc && p.error == CUDA_SUCCESS; i++)
+        pass_block(d, &op->acc[i], op->captured, s, &p);
+    return p;
+}
+
+/* The device has nothing to do and there are chunks enough, though pages that come back later want them. */
+static bool may_begin(struct vm_device *d, const struct pass *p)
+{
+    return p->missing > 0 && p->missing <= vm_chunks_available(d) && p->error == CUDA_SUCCESS && p->lost == VM_NO &&
+           vm_streams_reached(d, d->g);
+}
+
 static CUresult one_round(struct vm_device *d, struct vm_op *op, struct vm_stream *s, bool *stuck,
                           bool *done)
 {
     d->may_grow = *stuck;
-    struct pass p = {.lost = VM_NO, .most = may_take(d, *stuck)};
-    for (unsigned i = 0; i < op->nacc && p.error == CUDA_SUCCESS; i++)
-        pass_block(d, &op->acc[i], op->captured, s, &p);
+    struct pass p = pass_op(d, op, s, may_take(d, *stuck));
+    if (may_begin(d, &p))
+        p = pass_op(d, op, s, UINT64_MAX);
     if (d->broken != CUDA_SUCCESS)
         return d->broken;
     if (p.error != CUDA_SUCCESS)
