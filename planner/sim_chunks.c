@@ -42,6 +42,7 @@ void vm_sim_let_go(struct vm_sim *s, uint32_t unit)
         attach(s, slot_of(s, unit) + i, unit);
     s->let_go += x->res - x->leaving;
     x->res = x->leaving;
+    x->sealed = false;
 }
 
 static void exhume(struct vm_sim *s, uint32_t unit)

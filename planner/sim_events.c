@@ -1,5 +1,7 @@
 /* What happens in the plan simulator as time passes: copies begin and end, ops end, and the host does what follows
  * from that (sim_state.h). */
+#include <limits.h>
+
 #include "sim_state.h"
 
 /* ---- queues ---------------------------------------------------------------------------------*/
@@ -78,14 +80,13 @@ static void start_copy(struct vm_sim *s, struct vm_sim_engine *e, struct vm_sim_
     if (s->blocked || s->host > s->now) {
         e->queued--;
     } else {
-        e->queued = VM_FLIGHTS - 1;
+        e->queued = e->urgent ? UINT_MAX : VM_FLIGHTS - 1;
         e->fixed_ns += idle ? host_ns : 0;
     }
     s->host = (s->host > s->now ? s->host : s->now) + host_ns;
 }
 
-/* Host time to make pages read-only, or not any more. */
-static double protect_ns(const struct vm_sim *s, uint32_t npages)
+double vm_sim_protect_ns(const struct vm_sim *s, uint32_t npages)
 {
     return npages * s->m->access_ns + s->m->access_call_ns;
 }
@@ -115,7 +116,7 @@ static bool start_stay(struct vm_sim *s, struct vm_sim_request *r)
         job.npages = s->opt.batch_pages;
     x->copying = s->u->units[r->unit].npages - end + job.npages;
     r->npages -= job.npages;
-    start_copy(s, &s->eo, job, protect_ns(s, job.npages));
+    start_copy(s, &s->eo, job, vm_sim_protect_ns(s, job.npages));
     return true;
 }
 
@@ -144,6 +145,7 @@ static void start_out(struct vm_sim *s)
         struct vm_sim_request job = *r;
         if (top > dirty_end) { /* a valid copy exists: only unmap */
             job.npages = top - dirty_end < n ? top - dirty_end : n;
+            x->reseals = true;
             x->leaving += job.npages;
             x->queued -= job.npages;
             r->npages -= job.npages;
@@ -157,14 +159,24 @@ static void start_out(struct vm_sim *s)
         x->leaving += job.npages;
         x->queued -= job.npages;
         r->npages -= job.npages;
-        start_copy(s, &s->eo, job, protect_ns(s, job.npages));
+        start_copy(s, &s->eo, job, vm_sim_protect_ns(s, job.npages));
     }
 }
 
-/* Fetches take chunks before an op's new contents do: the schedule counted on them. But not for ever. */
+/* Fetches take chunks before an op's new contents do: the schedule counted on them. But not for ever, and not before
+ * the host has looked what the op can take of those that it unmapped. */
 static bool may_fetch(const struct vm_sim *s, const struct vm_sim_request *r)
 {
+    if (s->held && s->urgent.head == s->urgent.tail)
+        return false;
     return !s->waiting_room || !s->stuck || r->need <= s->waiting_op;
+}
+
+/* Pages that a copy of the schedule fetches at most: no more than are in flight where the op that waits can take what
+ * they leave. */
+static uint32_t planned_most(const struct vm_sim *s)
+{
+    return s->m->unmap_waits && s->waiting_room ? VM_FLIGHTS : s->opt.batch_pages;
 }
 
 static void start_in(struct vm_sim *s)
@@ -189,12 +201,15 @@ static void start_in(struct vm_sim *s)
         if (!x->res && !x->coming)
             vm_sim_clear_place(s, r->unit);
         uint64_t room = vm_sim_at_hand(s);
+        if (q == &s->in && s->stuck) /* the op has taken its own */
+            room -= room < s->room ? room : s->room;
         if (!room || !may_fetch(s, r) || !may_start(s, &s->ei))
             return;
         if (n > room)
             n = (uint32_t)room;
-        if (n > s->opt.batch_pages)
-            n = s->opt.batch_pages;
+        s->ei.urgent = q == &s->urgent; /* the op's own are issued all at once */
+        if (n > planned_most(s) && !s->ei.urgent)
+            n = planned_most(s);
         vm_sim_take(s, n);
         struct vm_sim_request job = *r;
         job.npages = n;
@@ -209,10 +224,36 @@ static void start_in(struct vm_sim *s)
     }
 }
 
+bool vm_sim_cut_in(struct vm_sim *s)
+{
+    struct vm_sim_engine *e = &s->ei;
+    double page = (double)s->u->page_bytes, spare = e->rem_bytes - VM_FLIGHTS * page;
+
+    if (!e->busy || e->urgent)
+        return false;
+    e->queued = 0;
+    if (spare < page)
+        return false;
+    struct vm_sim_request *r = &s->in.r[s->in.head]; /* nothing was taken from the queue since it began */
+    uint32_t n = (uint32_t)(spare / page);
+    vm_sim_account(s);
+    e->rem_bytes -= n * page;
+    e->job.npages -= n;
+    r->npages += n;
+    s->su[r->unit].coming -= n;
+    s->su[r->unit].asked += n;
+    s->free_pages += n;
+    return true;
+}
+
 void vm_sim_kick(struct vm_sim *s)
 {
     start_out(s);
     start_in(s);
+    if (!s->eo.busy) /* what comes next is issued behind nothing */
+        s->eo.queued = 0;
+    if (!s->ei.busy)
+        s->ei.queued = 0;
 }
 
 /* ---- events ---------------------------------------------------------------------------------*/
@@ -235,12 +276,13 @@ static void finish_out(struct vm_sim *s)
     if (vm_sim_stays(s, d.move)) {
         x->clean = x->copying > x->clean ? x->copying : x->clean;
         x->copying = 0;
-        s->host += protect_ns(s, d.npages);
+        x->sealed = true;
         return;
     }
     vm_sim_account(s);
     x->leaving -= d.npages;
     x->res -= d.npages;
+    x->sealed &= x->res > 0;
     if (x->clean < total - x->res)
         x->clean = total - x->res;
     s->parked_runs += !s->parked || s->parked_unit != d.unit;
@@ -267,6 +309,19 @@ static void enlist(struct vm_sim *s, uint32_t unit)
         s->failed = true;
 }
 
+/* Does the op write that the unit comes back for? */
+static bool comes_to_write(const struct vm_sim *s, uint32_t unit)
+{
+    const struct vm_page_unit *un = &s->u->units[unit];
+    const struct vm_sim_unit *x = &s->su[unit];
+    uint32_t use = x->use;
+    unsigned wraps;
+
+    if (use == VM_NONE || x->wanted != (uint32_t)s->issued + 1)
+        use = use == VM_NONE ? un->use : vm_page_next_use(s->u, un, use, &wraps);
+    return use != VM_NONE && (s->u->uses[use].flags & VM_PU_WRITE);
+}
+
 /* The pages came one by one, and a host that was free since `free` has mapped all but the last. */
 static void finish_in(struct vm_sim *s, double free)
 {
@@ -277,6 +332,7 @@ static void finish_in(struct vm_sim *s, double free)
 
     x->coming -= d.npages;
     x->res += d.npages;
+    x->sealed |= x->reseals && !comes_to_write(s, d.unit);
     enlist(s, d.unit);
     double end = from + d.npages * page_ns;
     s->host = end > s->host + page_ns ? end : s->host + page_ns;
@@ -290,6 +346,7 @@ void vm_sim_ask_out(struct vm_sim *s, uint32_t unit, uint32_t npages, uint32_t m
 
     bare = bare < npages ? bare : npages;
     if (bare) {
+        x->reseals = true;
         x->leaving += bare;
         npages -= bare;
         push_done(s, &s->out_done, (struct vm_sim_done){s->now, s->now, unit, bare, move});
@@ -351,6 +408,7 @@ bool vm_sim_end_copy(struct vm_sim *s, double until)
         push_done(s, &s->out_done, d);
     } else {
         s->in_pages += d.npages;
+        s->held = s->m->unmap_waits && e->urgent;
         push_done(s, &s->in_done, d);
     }
     return true;

@@ -30,6 +30,8 @@ struct vm_sim_unit {
     uint32_t freed;  /* absolute op before which its lingering block was freed                */
     uint32_t wanted; /* absolute op that the host stands before and that uses it, plus 1   */
     bool dead;       /* contents dead; pages still attached are the pool's to reclaim      */
+    bool reseals;    /* it has left without a copy: it comes back read-only                */
+    bool sealed;     /* its pages here that have a copy are read-only                      */
     bool buried;     /* it is in the graveyard                                              */
     uint32_t before, after; /* its neighbours there, plus 1; 0: none                        */
 };
@@ -39,6 +41,7 @@ struct vm_sim_engine {
     double rem_bytes, fixed_ns; /* what is left of the copy in flight */
     double begun, ended;        /* when it began; when the one before ended */
     unsigned queued;            /* copies behind it that the host has issued already */
+    bool urgent;                /* the copy in flight is of pages that the op the host stands before needs */
     struct vm_sim_request job;         /* npages = pages of this copy        */
 };
 
@@ -76,7 +79,8 @@ struct vm_sim {
     size_t nkept, cap_kept;
     uint64_t waiting_op; /* the op the host stands before */
     bool waiting_room;   /* it lacks chunks for new contents */
-    bool stuck;          /* it waits and nothing leaves: it comes first */
+    bool stuck;          /* it comes before the schedule's fetches: nothing leaves, or there are chunks enough */
+    bool held;           /* fetches of the schedule begin only after unmapping, and after the op has taken */
     bool blocked;        /* the host stands in a call that waits for the copies */
     uint64_t room;       /* chunks for new contents that it needs */
     uint64_t own_dead;   /* chunks that it inherits at its places     */
@@ -99,6 +103,8 @@ bool vm_sim_lingers(const struct vm_sim *s, const struct vm_page_unit *un);
 
 /* ---- sim_events.c ---- */
 
+/* Host time to make pages read-only, or not any more. */
+double vm_sim_protect_ns(const struct vm_sim *s, uint32_t npages);
 /* Append a request. */
 void vm_sim_push(struct vm_sim *s, struct vm_sim_requests *q, struct vm_sim_request r);
 /* Is that a copy whose pages stay? move: of a request, may be VM_NONE. */
@@ -108,6 +114,9 @@ bool vm_sim_stays(const struct vm_sim *s, uint32_t move);
 void vm_sim_ask_out(struct vm_sim *s, uint32_t unit, uint32_t npages, uint32_t move);
 /* Starts what copies may start now. */
 void vm_sim_kick(struct vm_sim *s);
+/* Fetches that were planned are issued page by page, VM_FLIGHTS ahead: what the copy in flight holds beyond that goes
+ * back to its request. Is that anything? */
+bool vm_sim_cut_in(struct vm_sim *s);
 /* The copy in flight that ends first is done. False: there is none that ends by `until` ns. */
 bool vm_sim_end_copy(struct vm_sim *s, double until);
 /* Lets the next event happen. False when there is none by `until` ns. */

@@ -74,6 +74,18 @@ static bool is_current(void *arg, const struct vm_use_entry *e)
     return s->su[e->unit].stamp == e->stamp && s->su[e->unit].res;
 }
 
+/* The host copies are stale from now on; what was read-only may be written. */
+static void write_unit(struct vm_sim *s, uint32_t unit)
+{
+    struct vm_sim_unit *x = &s->su[unit];
+    uint32_t n = s->u->units[unit].npages, sealed = x->clean + x->res > n ? x->clean + x->res - n : 0;
+
+    if (x->sealed && sealed)
+        s->host += vm_sim_protect_ns(s, sealed);
+    x->sealed = false;
+    x->clean = 0;
+}
+
 static void issue(struct vm_sim *s, uint32_t k)
 {
     s->host += s->m->call_ns;
@@ -88,7 +100,7 @@ static void issue(struct vm_sim *s, uint32_t k)
         x->use = ref.use;
         x->busy = (uint32_t)s->issued + 1;
         if (s->u->uses[ref.use].flags & VM_PU_WRITE)
-            x->clean = 0;
+            write_unit(s, ref.unit);
         uint32_t next = vm_page_next_use(s->u, un, ref.use, &wraps);
         if (next == VM_NONE && !vm_sim_lingers(s, un))
             vm_sim_let_go(s, ref.unit);
@@ -206,33 +218,46 @@ static void keep_float(struct vm_sim *s)
         evict(s, need - s->dead_due);
 }
 
-/* Free chunks that fetches will take. */
+/* Free chunks that the op's own pages leave over. */
+static uint64_t left_over(const struct vm_sim *s)
+{
+    uint64_t there = vm_sim_at_hand(s);
+
+    return there - pages_asked(&s->urgent, there);
+}
+
+/* Of those, the ones that fetches of the schedule will take. */
 static uint64_t spoken_for(const struct vm_sim *s)
 {
-    return s->stuck ? 0 : pages_asked(&s->in, vm_sim_at_hand(s));
+    return s->stuck ? 0 : pages_asked(&s->in, left_over(s));
 }
 
-/* Chunks that the op the host stands before lacks: for new contents and for its own pages that are away. */
+/* Chunks that the op the host stands before lacks: for its own pages that are away and for new contents. */
 static uint64_t missing(const struct vm_sim *s)
 {
-    uint64_t there = vm_sim_at_hand(s) - spoken_for(s), lack = s->room + pages_asked(&s->urgent, UINT64_MAX);
+    uint64_t own = pages_asked(&s->urgent, UINT64_MAX), there = vm_sim_at_hand(s);
+    uint64_t left = left_over(s) - spoken_for(s);
 
-    return lack > there ? lack - there : 0;
+    return (own > there ? own - there : 0) + (s->room > left ? s->room - left : 0);
 }
 
-/* Sees to it that enough is leaving: dead pages for all who wait, contents only for the op itself. */
-static void send_away(struct vm_sim *s)
+/* Sees to it that enough is leaving: dead pages for all who wait, contents only for the op itself. False: chunks
+ * are missing and nothing leaves. */
+static bool send_away(struct vm_sim *s)
 {
     uint64_t lack = missing(s), coming = leaving(s) + spoken_for(s);
     uint64_t all = lack + pages_asked(&s->in, UINT64_MAX);
     uint64_t dead = s->let_go + (s->m->unmap_waits ? s->dead_pages : 0); /* else those are at hand */
 
+    if (!lack)
+        return true;
     dead -= s->stuck ? 0 : s->own_dead;
     s->dead_due = all > coming ? all - coming : 0;
     if (s->dead_due > dead)
         s->dead_due = dead;
     if (lack > coming + s->dead_due)
         evict(s, lack - coming - s->dead_due);
+    return s->dead_due || leaving(s) || s->finished < s->issued; /* what an op in progress uses goes later */
 }
 
 /* ---- where unmapping waits for the device -----------------------------------------------------*/
@@ -240,6 +265,8 @@ static void send_away(struct vm_sim *s)
 /* The device rests: what has left is unmapped, and the dead pages that are due. Copies in flight are waited for. */
 static void rest(struct vm_sim *s)
 {
+    vm_sim_cut_in(s);
+    s->held |= s->ei.busy;
     s->blocked = true;
     while (vm_sim_end_copy(s, VM_SIM_NEVER))
         vm_sim_kick(s);
@@ -256,9 +283,11 @@ static void rest(struct vm_sim *s)
 /* May a rest of so many ns wait for the copies in flight? */
 static bool is_patient(const struct vm_sim *s, double patience_ns)
 {
-    uint64_t pages = (s->eo.busy ? s->eo.job.npages : 0) + (s->ei.busy ? s->ei.job.npages : 0);
+    double bytes = s->eo.busy ? (double)s->eo.job.npages * (double)s->u->page_bytes : 0;
+    double in = s->ei.busy ? s->ei.rem_bytes : 0, most = VM_FLIGHTS * (double)s->u->page_bytes;
 
-    return (double)pages * (double)s->u->page_bytes / s->m->in_bps * 1e9 <= patience_ns;
+    bytes += in < most ? in : most;
+    return bytes / s->m->in_bps * 1e9 <= patience_ns;
 }
 
 static bool is_pager_busy(const struct vm_sim *s)
@@ -286,6 +315,7 @@ static void rest_between(struct vm_sim *s, uint32_t k)
         s->host = s->now;
     if (is_patient(s, patience))
         rest(s);
+    s->held = false;
     vm_sim_kick(s);
     uint64_t asked = pages_asked(&s->in, VM_RECYCLE_MOST), coming = leaving(s);
     if (s->free_pages || asked <= coming || !s->dead_pages)
@@ -294,17 +324,27 @@ static void rest_between(struct vm_sim *s, uint32_t k)
     if (!is_patient(s, patience))
         return;
     rest(s);
+    s->held = false;
     vm_sim_kick(s);
 }
 
-/* Op k lacks chunks, the device has nothing to do: unmaps, unless what leaves now is lacking too. */
+/* Op k lacks chunks, the device has nothing to do: unmaps, unless what leaves now is lacking too, or its own pages
+ * come. */
 static bool rest_for_room(struct vm_sim *s)
 {
     uint64_t there = s->parked + s->dead_due;
+    bool more = s->eo.busy || s->out.head < s->out.tail;
 
-    if (!s->m->unmap_waits || s->finished < s->issued || !there ||
-        (missing(s) > there + spoken_for(s) && s->eo.busy))
+    if (!s->m->unmap_waits || s->out_done.head < s->out_done.tail || s->in_done.head < s->in_done.tail ||
+        (s->ei.busy && s->ei.urgent))
         return false;
+    if (s->finished < s->issued || !there || (missing(s) > there + spoken_for(s) && more)) {
+        if (s->held) {
+            s->held = false;
+            vm_sim_kick(s);
+        }
+        return false;
+    }
     uint64_t before = s->free_pages;
     rest(s);
     bool gained = s->free_pages > before;
@@ -321,15 +361,24 @@ static bool wait_for_pages(struct vm_sim *s, uint32_t k)
     for (; !ready(s, k); waited = true) {
         if (s->failed)
             return false;
+        if (s->m->unmap_waits && s->waiting_room && vm_sim_cut_in(s))
+            continue;
+        if (!s->stuck && s->waiting_room && s->finished == s->issued && left_over(s) >= s->room) {
+            s->stuck = true; /* there are chunks enough, though pages that come back later want them */
+            continue;
+        }
         vm_sim_kick(s);
-        send_away(s);
+        if (!send_away(s) && !s->stuck) {
+            s->stuck = !vm_sim_step(s, s->host); /* fetches take first what the host has just unmapped */
+            continue;
+        }
         if (rest_for_room(s) || vm_sim_step(s, VM_SIM_NEVER))
             continue;
         if (s->stuck)
             return false;
         s->stuck = true;
     }
-    s->stuck = s->waiting_room = false;
+    s->stuck = s->waiting_room = s->held = false;
     if (waited && s->finished == s->issued)
         s->ahead_ns = 0;
     return true;
@@ -411,6 +460,14 @@ static int sim_run(struct vm_sim *s, struct vm_sim_result *res)
     return VM_OK;
 }
 
+/* Pages of one copy out where unmapping waits for it. */
+static uint32_t run_pages(const struct vm_page_units *u)
+{
+    uint64_t n = VM_RUN_BYTES / 2 / (u->page_bytes ? u->page_bytes : 1);
+
+    return n < 1 ? 1 : n > VM_RUN_MOST ? VM_RUN_MOST : (uint32_t)n;
+}
+
 int vm_simulate(const struct vm_page_units *u, const struct vm_machine *m,
                 const struct vm_move *moves, size_t nmoves, const struct vm_sim_options *opt,
                 struct vm_sim_result *res, double *start_ns, double *out_done_ns)
@@ -422,7 +479,7 @@ int vm_simulate(const struct vm_page_units *u, const struct vm_machine *m,
     s.out_done_ns = out_done_ns;
     s.capacity = capacity_of(u, m, opt);
     if (!s.opt.batch_pages)
-        s.opt.batch_pages = VM_COPY_PAGES;
+        s.opt.batch_pages = m->unmap_waits ? run_pages(u) : VM_COPY_PAGES;
     if (!(m->out_bps > 0) || !(m->in_bps > 0) || !u->page_bytes)
         return VM_EINVAL;
     if (vm_page_units_work(u, NULL) > s.capacity)

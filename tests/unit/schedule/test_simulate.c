@@ -201,3 +201,127 @@ Test(simulate, freed_blocks_are_room_that_is_coming)
         made_free(&c);
     }
 }
+
+/* Where unmapping waits, a copy out carries as many pages as the executor's does: each has its fixed cost. */
+Test(simulate, copies_out_are_as_long_as_the_executors)
+{
+    static const uint32_t pages[] = {VM_RUN_MOST + 1}, first[] = {0}, last[] = {9}, freed[] = {9};
+    struct program p = {10, 1, pages, first, last, freed};
+    struct vm_machine m = small_machine(1);
+    struct vm_sim_options so = {.capacity_pages = VM_RUN_MOST + 1, .knows_dead = 1, .window_ns = OP_NS};
+    struct vm_move moves[] = {
+        {.op = 0, .need_op = 8, .unit = 0, .use = 0, .npages = VM_RUN_MOST + 1, .kind = VM_ACT_OUT},
+        {.op = 8, .need_op = 9, .unit = 0, .use = 1, .npages = VM_RUN_MOST + 1, .kind = VM_ACT_IN}};
+    struct vm_sim_result r;
+    double done[2];
+    struct made c;
+
+    m.unmap_waits = true;
+    m.copy_latency_ns = 100;
+    make(&p, &c);
+    cr_assert_eq(vm_simulate(&c.u, &m, moves, 2, &so, &r, NULL, done), VM_OK);
+    cr_assert_float_eq(done[0], OP_NS + (VM_RUN_MOST + 1) * COPY_NS + 2 * m.copy_latency_ns, 1, "%.0f", done[0]);
+    made_free(&c);
+}
+
+/* Op 4 makes a block on the chunks of one that is dead, while 16 pages come back for op 5, of which six are left:
+ * the unmapping waits for the two that are issued, not for all. */
+Test(simulate, unmapping_waits_for_few_of_the_pages_that_come)
+{
+    static const uint32_t pages[] = {16, 8, 8}, first[] = {0, 0, 4}, last[] = {5, 2, 5}, freed[] = {5, 2, 5};
+    struct program p = {6, 3, pages, first, last, freed};
+    struct vm_machine m = small_machine(1);
+    struct vm_sim_options so = {.capacity_pages = 24, .knows_dead = 1, .window_ns = OP_NS};
+    struct vm_move moves[] = {
+        {.op = 0, .need_op = 4, .unit = 0, .use = 0, .npages = 16, .kind = VM_ACT_OUT},
+        {.op = 3, .need_op = 5, .unit = 0, .use = 1, .npages = 16, .kind = VM_ACT_IN}};
+    struct vm_sim_result r;
+    struct made c;
+
+    m.unmap_waits = true;
+    make(&p, &c);
+    cr_assert_eq(c.u.nunits, 3);
+    cr_assert_eq(vm_simulate(&c.u, &m, moves, 2, &so, &r, NULL, NULL), VM_OK);
+    cr_assert_eq(r.demand_pages, 0);
+    cr_assert_float_eq(r.iteration_ns, 6 * OP_NS + VM_FLIGHTS * COPY_NS, 1, "%.0f", r.iteration_ns);
+    made_free(&c);
+}
+
+/* Chunks were unmapped before op 4 for pages that come back for op 6. Two of them are in flight; of the chunks of the
+ * others op 4, for which the device waits, takes what it needs and sends away nothing. */
+Test(simulate, an_op_comes_before_fetches_for_later_ones)
+{
+    static const uint32_t pages[] = {16, 12, 12, 4}, first[] = {0, 0, 3, 4}, last[] = {6, 2, 6, 5};
+    struct program p = {7, 4, pages, first, last, last};
+    struct vm_machine m = small_machine(1);
+    struct vm_sim_options so = {.capacity_pages = 28, .knows_dead = 1, .window_ns = OP_NS};
+    struct vm_move moves[] = {
+        {.op = 0, .need_op = 3, .unit = 0, .use = 0, .npages = 16, .kind = VM_ACT_OUT},
+        {.op = 3, .need_op = 6, .unit = 0, .use = 1, .npages = 16, .kind = VM_ACT_IN}};
+    struct vm_sim_result r;
+    double start[7];
+    struct made c;
+
+    m.unmap_waits = true;
+    make(&p, &c);
+    cr_assert_eq(vm_simulate(&c.u, &m, moves, 2, &so, &r, start, NULL), VM_OK);
+    cr_assert_eq(r.demand_pages, 0, "%llu", (unsigned long long)r.demand_pages);
+    cr_assert_float_eq(start[4] - start[0], 4 * OP_NS, 1, "%.0f", start[4] - start[0]);
+    cr_assert_float_eq(r.iteration_ns, 7 * OP_NS + 4 * COPY_NS, 1, "%.0f", r.iteration_ns);
+    made_free(&c);
+}
+
+/* Op 5 waits for eight pages: four come at once, for the others four dead ones are unmapped. That comes after the
+ * first four, so that the host maps all but the last of them while they come. */
+Test(simulate, unmapping_comes_after_what_an_op_fetches)
+{
+    static const uint32_t pages[] = {8, 4, 4}, first[] = {0, 1, 2}, last[] = {5, 4, 3};
+    struct program p = {6, 3, pages, first, last, last};
+    struct vm_machine m = small_machine(1);
+    struct vm_sim_options so = {.capacity_pages = 12, .knows_dead = 1, .window_ns = OP_NS};
+    struct vm_move moves[] = {
+        {.op = 0, .need_op = 2, .unit = 0, .use = 0, .npages = 8, .kind = VM_ACT_OUT}};
+    struct vm_sim_result r;
+    double start[6];
+    struct made c;
+
+    m.unmap_waits = true;
+    m.map_ns = COPY_NS / 2;
+    make(&p, &c);
+    c.u.op_flags[4] = VM_OPF_BLOCKS;
+    cr_assert_eq(vm_simulate(&c.u, &m, moves, 1, &so, &r, start, NULL), VM_OK);
+    cr_assert_float_eq(start[5] - start[4], OP_NS + 8 * COPY_NS + 2 * m.map_ns, 1, "%.0f", start[5] - start[4]);
+    made_free(&c);
+}
+
+/* A page that was copied and stayed is read-only: an op that writes it pays for that, once the host is not ahead. One
+ * that left and comes back for the op that writes it is not. */
+Test(simulate, what_is_read_only_costs_before_it_is_written)
+{
+    static const uint32_t pages[] = {4}, first[] = {0}, last[] = {7};
+    struct program p = {8, 1, pages, first, last, last};
+    struct vm_machine m = small_machine(1);
+    struct vm_sim_options so = {.capacity_pages = 4, .knows_dead = 1, .window_ns = OP_NS};
+    struct vm_move moves[] = {
+        {.op = 0, .need_op = 7, .unit = 0, .use = 0, .npages = 4, .kind = VM_ACT_COPY},
+        {.op = 0, .need_op = 4, .unit = 0, .use = 0, .npages = 4, .kind = VM_ACT_OUT},
+        {.op = 4, .need_op = 7, .unit = 0, .use = 1, .npages = 4, .kind = VM_ACT_IN}};
+
+    m.access_ns = 100;
+    m.access_call_ns = 300;
+    m.unmap_waits = true;
+    for (unsigned leaves = 0; leaves < 2; leaves++)
+        for (unsigned written = 0; written < 2; written++) {
+            struct vm_sim_result r;
+            double start[8];
+            struct made c;
+            make(&p, &c);
+            c.u.op_flags[6] = VM_OPF_BLOCKS;
+            c.u.uses[1].flags |= written ? VM_PU_WRITE : 0;
+            cr_assert_eq(vm_simulate(&c.u, &m, moves, leaves ? 3 : 1, &so, &r, start, NULL), VM_OK);
+            double cost = written && !leaves ? 4 * m.access_ns + m.access_call_ns : 0;
+            cr_assert_float_eq(start[7] - start[6], OP_NS + cost, 1, "%u %u: %.0f", leaves, written,
+                               start[7] - start[6]);
+            made_free(&c);
+        }
+}
