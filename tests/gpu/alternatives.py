@@ -8,6 +8,7 @@ PyTorch's allocator may take, as if the card were smaller.
 """
 import argparse
 import functools
+import os
 import pathlib
 import runpy
 import sys
@@ -52,6 +53,11 @@ def main():
             runpy.run_path(args.script, run_name="__main__")
     else:
         runpy.run_path(args.script, run_name="__main__")
+    # Now and then PyTorch aborts in Python's own end ("terminate called without an active exception"), when a thread
+    # of autograd still holds these hooks.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":
