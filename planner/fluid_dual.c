@@ -11,11 +11,14 @@
 #define ROOM_STEP 0.03 /* of a room price, against a link's: a page at an event is worth far less than a ms */
 #define MOMENTUM 0.9   /* share of the direction before that is kept                */
 #define AIM 0.04       /* the optimum is thought to be so much higher than the best */
-#define PATIENCE 60    /* steps without a rise until they become shorter            */
-#define SHORTER 0.7
+#define PATIENCE 300   /* steps without a rise until they become shorter            */
+#define SHORTER 0.8
 #define LEAST 1e-3     /* shorter steps than that change nothing */
-#define ASCENT_STEPS 4000
-#define ASCENT_WORK 6e8 /* steps x terms at most: some seconds */
+#define ERODED 0.01    /* of the slope: a direction that has shrunk below it leads nowhere far  */
+#define FLAT 1e-6      /* of the first slope: what is below it is what rounding leaves          */
+#define ROUNDING 1e-12 /* of all that is summed: more than rounding can add to the bound        */
+#define ASCENT_STEPS 20000
+#define ASCENT_WORK 4e9 /* steps x terms at most: some twenty seconds */
 
 /* Ways of a page, as it stands at an event. */
 enum way { AWAY, CLEAN, DIRTY };
@@ -173,19 +176,21 @@ static void follow(struct dual *d, const struct vm_fluid_group *g, enum way at)
     }
 }
 
-/* Its value at d->price (ms), and d->slope. */
+/* Its value at d->price (ms), less what rounding may have added, and d->slope. */
 static int value_of(struct dual *d, double *ms)
 {
     struct fluid *f = d->f;
-    double sum = 0;
+    double sum = 0, mass = 0;
 
     d->batch = 0;
     for (size_t i = 0; i < d->n; i++) {
         d->slope[i] = f->ev.over[i] > 0 ? (double)f->ev.over[i] : 0;
         sum += d->price[i] * d->slope[i];
+        mass += d->price[i] * d->slope[i];
         for (size_t k = 1; k <= FACETS; k++) {
             d->slope[k * d->n + i] = -f->ev.run_ms[i];
             sum -= d->price[k * d->n + i] * f->ev.run_ms[i];
+            mass += d->price[k * d->n + i] * f->ev.run_ms[i];
         }
     }
     for (size_t i = 0; i < f->ng; i++) {
@@ -193,10 +198,12 @@ static int value_of(struct dual *d, double *ms)
         if (vm_fluid_mark_inside(f, &f->g[i]) || VM_GROW(d->came, d->cap_came, f->g[i].steps + 1))
             return VM_ENOMEM;
         price_pages(d, f->g[i].batch);
-        sum += f->g[i].pages * cheapest(d, &f->g[i], &end);
+        double way = f->g[i].pages * cheapest(d, &f->g[i], &end);
+        sum += way;
+        mass += fabs(way);
         follow(d, &f->g[i], end);
     }
-    *ms = sum;
+    *ms = sum - ROUNDING * mass;
     return VM_OK;
 }
 
@@ -232,11 +239,11 @@ static void refine_prices(const struct fluid *coarse, struct dual *d)
 }
 
 /* One step up: along the slope, and the directions of the steps before, as far as a function that is `lack` below
- * its optimum may have to go. False: the slope is flat. */
-static bool climb(struct dual *d, double *direction, double lack)
+ * its optimum may have to go. *steep: the square of the first slope; 0 before. False: the slope is flat. */
+static bool climb(struct dual *d, double *direction, double lack, double *steep)
 {
     size_t all = (1 + FACETS) * d->n;
-    double size = 0;
+    double size = 0, slope = 0;
 
     for (size_t i = 0; i < all; i++) {
         double scale = i < d->n ? ROOM_STEP : 1, s = d->slope[i] * scale;
@@ -246,24 +253,29 @@ static bool climb(struct dual *d, double *direction, double lack)
             s = 0;
         direction[i] = MOMENTUM * direction[i] + (1 - MOMENTUM) * s;
         size += direction[i] * direction[i];
+        slope += s * s;
     }
-    for (size_t i = 0; i < all && size > 0; i++)
+    *steep = *steep > 0 ? *steep : slope;
+    if (slope <= FLAT * FLAT * *steep)
+        return false;
+    size = size > ERODED * ERODED * slope ? size : ERODED * ERODED * slope;
+    for (size_t i = 0; i < all; i++)
         d->price[i] += lack / size * (i < d->n ? ROOM_STEP : 1) * direction[i];
     make_feasible(d, true);
-    return size > 0;
+    return true;
 }
 
 static int ascend(struct dual *d, double *best, double *best_price, double *direction)
 {
     size_t all = (1 + FACETS) * d->n;
-    double most = ASCENT_WORK / ((double)d->f->gaps.terms + 1), now, length = 1;
+    double most = ASCENT_WORK / ((double)d->f->gaps.terms + 1), now, length = 1, steep = 0;
     unsigned steps = most < ASCENT_STEPS ? (unsigned)most : ASCENT_STEPS, since = 0;
     int rc = value_of(d, &now);
 
     *best = now;
     memcpy(best_price, d->price, all * sizeof *best_price);
     while (!rc && steps-- && length > LEAST && *best > 0) {
-        if (!climb(d, direction, length * ((1 + AIM) * *best - now)))
+        if (!climb(d, direction, length * ((1 + AIM) * *best - now), &steep))
             break;
         rc = value_of(d, &now);
         if (!rc && now > *best) {

@@ -60,7 +60,7 @@ static inline size_t vm_fluid_event_at(const struct fluid *f, const struct vm_fl
 int vm_fluid_dual_bound(struct fluid *f, double *ms);
 
 /* Raises *ms, if it can, by ascent of the dual function of `fine` (groups found, no program) from the prices
- * of `coarse`. Time: some thousand steps of about fine->gaps.terms each, fewer on large grids. VM_OK or
+ * of `coarse`. Time: up to 20000 steps of about fine->gaps.terms each, fewer on large grids. VM_OK or
  * VM_ENOMEM. */
 int vm_fluid_ascend(const struct fluid *coarse, struct fluid *fine, double *ms);
 

@@ -12,6 +12,9 @@
 
 #define FLUID_ROUNDS 6 /* times that moves made from a liquid schedule are timed again */
 #define LONGEST 3 /* of the grids tried, the first that is solved with the most iterations (at effort 1) */
+#define GRIDS 5 /* as many are tried at effort 1 */
+#define POLISH_WORK 24e6 /* visits of uses that polishing costs, about: some seconds */
+#define SHARE 0.4 /* of it, for each liquid schedule before the best is known */
 #define NEAR 0.005 /* share of the iteration that a schedule may wait longer than the liquid one */
 
 static bool better(const struct vm_schedule *a, const struct vm_schedule *b)
@@ -86,7 +89,7 @@ struct best {
     struct vm_schedule s;
     struct choice from;
     double *start_ns;
-    double liquid_ns; /* wait of the finest liquid schedule solved; 0: none was */
+    double liquid_ns; /* no schedule waits less: the best bound of the liquid ones solved */
     bool have;
 };
 
@@ -308,21 +311,38 @@ static int refine_all(const struct vm_page_units *u, const struct vm_machine *m,
     return rc;
 }
 
-/* An iteration that takes no longer is near enough to the liquid schedule, or to no wait at all. */
+/* An iteration that takes no longer is near enough to the bound, or to no wait at all. */
 static double near_ns(const struct best *b)
 {
     return b->s.sim.compute_ns + b->liquid_ns + NEAR * b->s.sim.iteration_ns;
 }
 
-/* Makes a schedule from what is to leave, timed again `rounds` times, and keeps it if it beats the best. */
+/* Polishes s by trials that cost about `work` visits of uses; fewer where there is little to try. */
+static int polish(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total, double work,
+                  double enough_ns, struct vm_schedule *s, double *start_ns)
+{
+    double each = (double)u->nuses + 8.0 * (double)s->nmoves + 0.5 * (double)(s->in_pages + s->out_pages);
+    double n = work / (each + 1), most = 0.25 * (double)s->nmoves * (double)s->nmoves + 50;
+
+    n = n < most ? n : most;
+    return vm_schedule_polish(u, m, total, (unsigned)n, enough_ns, s, start_ns);
+}
+
+/* Makes a schedule from what is to leave, timed again `rounds` times, polishes it (work 0: it does not), and keeps
+ * it if it beats the best. */
 static int try_list(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
-                    struct vm_eviction *list, size_t n, unsigned rounds, struct best *b)
+                    struct vm_eviction *list, size_t n, unsigned rounds, double work, struct best *b)
 {
     struct choice from = {.usable = total};
     struct vm_schedule s;
     double *start = malloc((u->nops + 1) * sizeof *start);
     int rc = start ? vm_schedule_time(u, m, total, total, list, n, rounds, &s, start) : VM_ENOMEM;
 
+    if (!rc && work > 0) {
+        rc = polish(u, m, total, work, near_ns(b), &s, start);
+        if (rc)
+            vm_schedule_fini(&s);
+    }
     if (rc)
         free(start);
     else
@@ -332,14 +352,14 @@ static int try_list(const struct vm_page_units *u, const struct vm_machine *m, u
 
 /* The schedule of a liquid one. *end: none on a finer grid would be much better; *full: there is no finer one. */
 static int try_fluid(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
-                     const struct vm_fluid_options *opt, struct best *b, bool *end, bool *full)
+                     const struct vm_fluid_options *opt, double work, struct best *b, bool *end, bool *full)
 {
     struct vm_fluid f = {0};
     int rc = vm_fluid_solve(u, m, total, opt, &f);
 
+    b->liquid_ns = f.stall_ns > b->liquid_ns ? f.stall_ns : b->liquid_ns;
     if (!rc)
-        rc = try_list(u, m, total, f.list, f.count, FLUID_ROUNDS, b);
-    b->liquid_ns = f.found_ns;
+        rc = try_list(u, m, total, f.list, f.count, FLUID_ROUNDS, work, b);
     *end = f.done;
     *full = f.full;
     vm_fluid_fini(&f);
@@ -350,18 +370,18 @@ static int try_fluid(const struct vm_page_units *u, const struct vm_machine *m, 
 
 /* Liquid schedules on ever finer grids, which know better when: until a schedule waits hardly longer. */
 static int try_fluids(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
-                      unsigned effort, struct best *b)
+                      unsigned effort, double work, struct best *b)
 {
     static const size_t terms[] = {400, 1200, 3200, 8000, 14000, 800, 6400, 16000};
     static const unsigned iterations[] = {2000, 2000, 3000, 6000, 6000, 8000, 8000, 16000};
-    size_t n = effort > 1 ? sizeof terms / sizeof *terms : 5;
+    size_t n = effort > 1 ? sizeof terms / sizeof *terms : GRIDS;
     bool end = false, full = false;
     int rc = VM_OK;
 
     for (size_t i = 0; i < n && !rc && !end && !good_enough(b); i++) {
         struct vm_fluid_options opt = {.terms = terms[i], .iterations = iterations[i],
                                        .tolerance = 1e-4};
-        rc = try_fluid(u, m, total, &opt, b, &end, &full);
+        rc = try_fluid(u, m, total, &opt, work, b, &end, &full);
         if (full && i < LONGEST - 1) /* the same grid, with more iterations */
             i = LONGEST - 1;
         else if (full && i >= LONGEST)
@@ -370,21 +390,13 @@ static int try_fluids(const struct vm_page_units *u, const struct vm_machine *m,
     return rc;
 }
 
-/* About as many tries as take some seconds; fewer where there is little to try. */
-static unsigned polish_tries(const struct vm_page_units *u, unsigned effort, const struct vm_schedule *s)
-{
-    double each = (double)u->nuses + 8.0 * (double)s->nmoves + 0.5 * (double)(s->in_pages + s->out_pages);
-    double n = 12e6 / (each + 1), most = 0.25 * (double)s->nmoves * (double)s->nmoves + 50;
-
-    n = n < most ? n : most;
-    return (unsigned)(effort > 1 ? 4 * n : n);
-}
-
 int vm_schedule_build(const struct vm_page_units *u, const struct vm_machine *m,
                       const struct vm_schedule_options *opt, struct vm_schedule *out,
                       struct vm_error *why)
 {
     uint64_t total = opt->capacity_pages ? opt->capacity_pages : m->device_bytes / u->page_bytes;
+    /* Where unmapping waits, pages go when the device rests: finer moves than polishing makes are lost in the run. */
+    double work = m->unmap_waits ? 0 : opt->effort > 1 ? 4 * POLISH_WORK : POLISH_WORK;
     struct best b = {.have = false};
 
     if (vm_page_units_work(u, NULL) > total) {
@@ -395,15 +407,13 @@ int vm_schedule_build(const struct vm_page_units *u, const struct vm_machine *m,
     if (!rc && opt->effort && !good_enough(&b))
         rc = refine_all(u, m, total, refine_tries(u, opt->effort), &b);
     if (!rc && opt->effort && !good_enough(&b) && u->nuses <= VM_LARGE_USES)
-        rc = try_fluids(u, m, total, opt->effort, &b);
-    /* Where unmapping waits, pages go when the device rests: finer moves than that are lost in the run. */
-    if (!rc && opt->effort && !m->unmap_waits && !good_enough(&b) && u->nuses <= VM_LARGE_USES)
-        rc = vm_schedule_polish(u, m, total, polish_tries(u, opt->effort, &b.s), near_ns(&b), &b.s,
-                                b.start_ns);
+        rc = try_fluids(u, m, total, opt->effort, SHARE * work, &b);
+    if (!rc && opt->effort && work > 0 && !good_enough(&b) && u->nuses <= VM_LARGE_USES)
+        rc = polish(u, m, total, work, near_ns(&b), &b.s, b.start_ns);
     /* No moves: everything is fetched when an op needs it, and what is needed last leaves. Where unmapping waits for
      * the copies in flight, moves that are just right for the links can cost more than they save. */
     if (!rc && opt->effort && !good_enough(&b))
-        rc = try_list(u, m, total, NULL, 0, 0, &b);
+        rc = try_list(u, m, total, NULL, 0, 0, 0, &b);
     free(b.start_ns);
     if (rc) {
         if (b.have)

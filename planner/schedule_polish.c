@@ -12,6 +12,7 @@
 #define FEW 8u   /* pages that a small part has at most */
 #define FAR_BITS 5
 #define FAR (1u << FAR_BITS) /* ops that a move is shifted at a time, at most */
+#define UNSTEADY 1.001 /* an iteration that takes so much longer than the best will not settle below it */
 #define MORE 32u /* pages that are sent away besides, at most */
 
 struct moves {
@@ -261,13 +262,25 @@ static int send(struct polish *p, const struct gap *g, uint32_t at, uint32_t m)
     return add(p, out) || add(p, in) ? VM_ENOMEM : (int)m;
 }
 
+/* The largest of some units: its pages share copies. */
+static uint32_t large_unit(struct polish *p)
+{
+    uint32_t n = (uint32_t)p->u->nunits, best = chance(p, n);
+
+    for (uint32_t more = chance(p, 4); more; more--) {
+        uint32_t unit = chance(p, n);
+        best = p->u->units[unit].npages > p->u->units[best].npages ? unit : best;
+    }
+    return best;
+}
+
 /* Up to m pages of some gap around op k, but not of `except` (a use), leave. How many; or VM_ENOMEM. */
 static int send_some(struct polish *p, uint32_t k, uint32_t m, uint32_t except)
 {
     uint32_t n = (uint32_t)p->u->nops;
 
     for (unsigned looks = 0; looks < 2 * LOOKS; looks++) {
-        uint32_t unit = chance(p, (uint32_t)p->u->nunits);
+        uint32_t unit = large_unit(p);
         const struct vm_page_unit *un = &p->u->units[unit];
         for (uint32_t use = un->use; use < un->use + un->nuses && !(un->flags & VM_UNIT_PINNED); use++) {
             struct gap g = gap_after(p, unit, use);
@@ -278,6 +291,23 @@ static int send_some(struct polish *p, uint32_t k, uint32_t m, uint32_t except)
             if (sent)
                 return sent;
         }
+    }
+    return 0;
+}
+
+/* It goes together with another move of the same pages' gap: one copy carries more. */
+static int join(struct polish *p, size_t i)
+{
+    struct vm_move *mv = &p->trial.m[i];
+    size_t n = p->trial.n, from = chance(p, (uint32_t)n);
+
+    for (size_t k = 0; k < n; k++) {
+        const struct vm_move *to = &p->trial.m[(from + k) % n];
+        if (to == mv || to->use != mv->use || to->kind != mv->kind || to->unit != mv->unit)
+            continue;
+        mv->op = to->op;
+        mv->need_op = to->need_op;
+        return 1;
     }
     return 0;
 }
@@ -306,10 +336,12 @@ static int stay(struct polish *p, size_t i, bool instead)
 static int change(struct polish *p)
 {
     size_t i = p->trial.n ? pick(p) : 0;
-    uint32_t how = chance(p, 8);
+    uint32_t how = chance(p, 9);
 
     if (i == p->trial.n)
         return 0;
+    if (how == 8)
+        return join(p, i);
     if (how < 4)
         return shift(p, i);
     if (how == 4)
@@ -365,6 +397,7 @@ static int attempt(struct polish *p)
     if (rc)
         return rc;
     p->trial.n = vm_schedule_join(p->trial.m, p->trial.n);
+    p->so.limit_ns = UNSTEADY * p->sim.iteration_ns;
     rc = vm_simulate(p->u, p->m, p->trial.m, p->trial.n, &p->so, &r, p->trial_start, NULL);
     if (!rc && r.iteration_ns <= p->sim.iteration_ns && r.demand_pages <= p->sim.demand_pages)
         keep_trial(p, &r);

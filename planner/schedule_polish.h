@@ -2,9 +2,9 @@
  * pages no more on demand.
  *
  * What changes is chosen by chance, oftener near ops that wait: moves (or some of their pages) hang on an op
- * before or after their own; pages that leave for one op leave earlier or later in the queue; pages of a gap
- * stay, leave, or others of another gap leave in their stead. Chance comes from a fixed seed: the same
- * schedule gives the same result.
+ * before or after their own; pages that leave for one op leave earlier or later in the queue; moves of one gap become
+ * one; pages of a gap stay, leave, or others of another gap leave in their stead. Chance comes from a fixed seed: the
+ * same schedule gives the same result.
  */
 #ifndef VM_PLANNER_SCHEDULE_POLISH_H
 #define VM_PLANNER_SCHEDULE_POLISH_H

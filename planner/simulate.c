@@ -450,6 +450,8 @@ static int sim_run(struct vm_sim *s, struct vm_sim_result *res)
         res->peak_pages = s->peak;
         res->avg_pages = s->now > area_start ? s->area / (s->now - area_start) : 0;
         res->iterations = it + 1;
+        if (it && s->opt.limit_ns > 0 && period > s->opt.limit_ns)
+            break;
         double d = period - earlier;
         if (it >= 2 && d < 5e-4 * period && d > -5e-4 * period)
             break;

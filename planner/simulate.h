@@ -60,6 +60,8 @@ struct vm_sim_options {
                               * where unmapping waits                                           */
     double window_ns;        /* the host issues an op only when the ops issued before it and not   */
                              /* finished take no longer than this; 0 = as far ahead as it can       */
+    double limit_ns;         /* an iteration, after the first, that takes longer ends the simulation    */
+                             /* and is its result, steady or not; 0 = none does                        */
 };
 
 struct vm_sim_result {

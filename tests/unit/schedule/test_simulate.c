@@ -325,3 +325,27 @@ Test(simulate, what_is_read_only_costs_before_it_is_written)
             made_free(&c);
         }
 }
+
+/* Whoever only asks whether an iteration is short enough need not see it settle. */
+Test(simulate, a_limit_ends_it_early)
+{
+    static const uint32_t pages[] = {3, 3}, first[] = {0, 1}, last[] = {2, 3}, freed[] = {2, 3};
+    struct program p = {4, 2, pages, first, last, freed};
+    struct vm_machine m = small_machine(100);
+    struct vm_sim_options so = {.capacity_pages = 4, .knows_dead = 1, .window_ns = OP_NS};
+    struct vm_sim_result all, r;
+    struct made c;
+
+    make(&p, &c);
+    cr_assert_eq(vm_simulate(&c.u, &m, NULL, 0, &so, &all, NULL, NULL), VM_OK);
+    cr_assert(all.iteration_ns > 4 * OP_NS && all.iterations > 2, "%.0f in %u", all.iteration_ns, all.iterations);
+    so.limit_ns = 1.01 * all.iteration_ns;
+    cr_assert_eq(vm_simulate(&c.u, &m, NULL, 0, &so, &r, NULL, NULL), VM_OK);
+    cr_assert_eq(r.iterations, all.iterations);
+    cr_assert_float_eq(r.iteration_ns, all.iteration_ns, 1);
+    so.limit_ns = 0.9 * all.iteration_ns;
+    cr_assert_eq(vm_simulate(&c.u, &m, NULL, 0, &so, &r, NULL, NULL), VM_OK);
+    cr_assert_eq(r.iterations, 2);
+    cr_assert_gt(r.iteration_ns, so.limit_ns);
+    made_free(&c);
+}
