@@ -208,7 +208,7 @@ static void start_in(struct vm_sim *s)
         if (n > room)
             n = (uint32_t)room;
         s->ei.urgent = q == &s->urgent; /* the op's own are issued all at once */
-        if (n > planned_most(s) && !s->ei.urgent)
+        if (n > planned_most(s) && !(s->ei.urgent && s->m->unmap_waits))
             n = planned_most(s);
         vm_sim_take(s, n);
         struct vm_sim_request job = *r;
