@@ -53,8 +53,8 @@ def main():
             runpy.run_path(args.script, run_name="__main__")
     else:
         runpy.run_path(args.script, run_name="__main__")
-    # Now and then PyTorch aborts in Python's own end ("terminate called without an active exception"), when a thread
-    # of autograd still holds these hooks.
+    # With these hooks PyTorch aborts now and then in Python's own end, after all is done ("terminate called without an
+    # active exception").
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
