@@ -462,14 +462,6 @@ static int sim_run(struct vm_sim *s, struct vm_sim_result *res)
     return VM_OK;
 }
 
-/* Pages of one copy out where unmapping waits for it. */
-static uint32_t run_pages(const struct vm_page_units *u)
-{
-    uint64_t n = VM_RUN_BYTES / 2 / (u->page_bytes ? u->page_bytes : 1);
-
-    return n < 1 ? 1 : n > VM_RUN_MOST ? VM_RUN_MOST : (uint32_t)n;
-}
-
 int vm_simulate(const struct vm_page_units *u, const struct vm_machine *m,
                 const struct vm_move *moves, size_t nmoves, const struct vm_sim_options *opt,
                 struct vm_sim_result *res, double *start_ns, double *out_done_ns)
@@ -480,10 +472,10 @@ int vm_simulate(const struct vm_page_units *u, const struct vm_machine *m,
     s.start_ns = start_ns;
     s.out_done_ns = out_done_ns;
     s.capacity = capacity_of(u, m, opt);
-    if (!s.opt.batch_pages)
-        s.opt.batch_pages = m->unmap_waits ? run_pages(u) : VM_COPY_PAGES;
     if (!(m->out_bps > 0) || !(m->in_bps > 0) || !u->page_bytes)
         return VM_EINVAL;
+    if (!s.opt.batch_pages)
+        s.opt.batch_pages = m->unmap_waits ? vm_run_pages(u->page_bytes, true) : VM_COPY_PAGES;
     if (vm_page_units_work(u, NULL) > s.capacity)
         return VM_UNFIT;
     int rc = vm_sim_init(&s);

@@ -31,6 +31,15 @@
 /* Bytes and pages of one copy out, at most; half the bytes where unmapping waits for it. */
 #define VM_RUN_BYTES (UINT64_C(32) << 20)
 #define VM_RUN_MOST  64u
+
+/* Pages of one copy out at most; page_bytes > 0. Thread-safe. */
+static inline uint32_t vm_run_pages(uint64_t page_bytes, bool unmap_waits)
+{
+    uint64_t n = (unmap_waits ? VM_RUN_BYTES / 2 : VM_RUN_BYTES) / page_bytes;
+
+    return n < 1 ? 1 : n > VM_RUN_MOST ? VM_RUN_MOST : (uint32_t)n;
+}
+
 /* A dead page on which a block appears within so many ops is unmapped last. */
 #define VM_BORN_SOON 6u
 

@@ -12,13 +12,6 @@
 #include "simulate.h"
 #include "stream.h"
 
-/* Pages that share one event. */
-static uint32_t run_limit(const struct vm_device *d)
-{
-    uint64_t n = (d->unmap_waits ? VM_RUN_BYTES / 2 : VM_RUN_BYTES) >> d->page_shift;
-    return n < 1 ? 1 : n > VM_RUN_MOST ? VM_RUN_MOST : (uint32_t)n;
-}
-
 /* Does the host slot hold the contents as the last write that was seen left them? */
 static bool slot_fits(const struct vm_device *d, uint64_t page)
 {
@@ -199,8 +192,8 @@ static bool due(struct vm_device *d, const struct vm_waiting *w, uint64_t *page,
 static uint32_t run_of_copies(struct vm_device *d, uint64_t page, uint64_t g)
 {
     struct vm_waiting *w = &d->out_wait;
-    uint32_t n = 1;
-    while (n < run_limit(d) && w->count > 0 && w->items[0].page == page + n && w->items[0].g == g &&
+    uint32_t n = 1, most = vm_run_pages(d->page_bytes, d->unmap_waits); /* they share one event */
+    while (n < most && w->count > 0 && w->items[0].page == page + n && w->items[0].g == g &&
            judge(d, page + n, g) == LEAVE_COPY) {
         vm_wait_pop(w);
         n++;
