@@ -14,7 +14,9 @@
 #define LONGEST 3 /* of the grids tried, the first that is solved with the most iterations (at effort 1) */
 #define GRIDS 5 /* as many are tried at effort 1 */
 #define POLISH_WORK 24e6 /* visits of uses that polishing costs, about: some seconds */
-#define SHARE 0.4 /* of it, for each liquid schedule before the best is known */
+#define SHARE 0.4 /* of it, for each liquid schedule before the best is known: */
+#define LOOK 0.25 /* so much of that shows what it is worth, */
+#define WORTH 0.01 /* and it gets the rest if it takes no longer than the best by that share of the iteration */
 #define NEAR 0.005 /* share of the iteration that a schedule may wait longer than the liquid one */
 
 static bool better(const struct vm_schedule *a, const struct vm_schedule *b)
@@ -90,6 +92,7 @@ struct best {
     struct choice from;
     double *start_ns;
     double liquid_ns; /* no schedule waits less: the best bound of the liquid ones solved */
+    double spared;    /* work that polishing the liquid ones did not need                 */
     bool have;
 };
 
@@ -109,7 +112,7 @@ static bool offer(struct best *b, struct vm_schedule *s, double *start, const st
     if (b->have)
         vm_schedule_fini(&b->s);
     free(b->start_ns);
-    *b = (struct best){*s, *from, start, b->liquid_ns, true};
+    *b = (struct best){*s, *from, start, b->liquid_ns, b->spared, true};
     return true;
 }
 
@@ -328,6 +331,20 @@ static int polish(const struct vm_page_units *u, const struct vm_machine *m, uin
     return vm_schedule_polish(u, m, total, (unsigned)n, enough_ns, s, start_ns);
 }
 
+/* Polishes s by LOOK of the work, and by the rest if it may become the best. */
+static int polish_liquid(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total, double work,
+                         struct vm_schedule *s, double *start_ns, struct best *b)
+{
+    int rc = polish(u, m, total, LOOK * work, near_ns(b), s, start_ns);
+
+    if (rc)
+        return rc;
+    if (s->sim.iteration_ns <= (1 + WORTH) * b->s.sim.iteration_ns)
+        return polish(u, m, total, (1 - LOOK) * work, near_ns(b), s, start_ns);
+    b->spared += (1 - LOOK) * work;
+    return VM_OK;
+}
+
 /* Makes a schedule from what is to leave, timed again `rounds` times, polishes it (work 0: it does not), and keeps
  * it if it beats the best. */
 static int try_list(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
@@ -339,7 +356,7 @@ static int try_list(const struct vm_page_units *u, const struct vm_machine *m, u
     int rc = start ? vm_schedule_time(u, m, total, total, list, n, rounds, &s, start) : VM_ENOMEM;
 
     if (!rc && work > 0) {
-        rc = polish(u, m, total, work, near_ns(b), &s, start);
+        rc = polish_liquid(u, m, total, work, &s, start, b);
         if (rc)
             vm_schedule_fini(&s);
     }
@@ -409,7 +426,7 @@ int vm_schedule_build(const struct vm_page_units *u, const struct vm_machine *m,
     if (!rc && opt->effort && !good_enough(&b) && u->nuses <= VM_LARGE_USES)
         rc = try_fluids(u, m, total, opt->effort, SHARE * work, &b);
     if (!rc && opt->effort && work > 0 && !good_enough(&b) && u->nuses <= VM_LARGE_USES)
-        rc = polish(u, m, total, work, near_ns(&b), &b.s, b.start_ns);
+        rc = polish(u, m, total, work + b.spared, near_ns(&b), &b.s, b.start_ns);
     /* No moves: everything is fetched when an op needs it, and what is needed last leaves. Where unmapping waits for
      * the copies in flight, moves that are just right for the links can cost more than they save. */
     if (!rc && opt->effort && !good_enough(&b))
