@@ -10,6 +10,7 @@
 #define PERIODS 4 /* iterations that the longest chain may run through */
 #define FLUID_USES 200000 /* iterations with more uses are left to the chain */
 #define ASCENT_TERMS 400000
+#define FULL_ITERATIONS 40000 /* of the solver, where nothing can be gained on a finer grid */
 #define DEAD_KEY (UINT64_C(1) << 62)
 
 struct bunit {
@@ -514,7 +515,8 @@ static int add_fluid(const struct vm_page_units *u, const struct vm_machine *m, 
                      bool hurry, struct vm_bound *b)
 {
     struct vm_fluid_options opt = {.terms = hurry ? 1200 : 8000, .iterations = hurry ? 1000 : 8000,
-                                   .tolerance = 1e-4, .ascent_terms = hurry ? 0 : ASCENT_TERMS,
+                                   .full_iterations = hurry ? 1000 : FULL_ITERATIONS,
+                                   .tolerance = hurry ? 1e-4 : 1e-5, .ascent_terms = hurry ? 0 : ASCENT_TERMS,
                                    .bound_only = 1};
     struct vm_fluid f;
 

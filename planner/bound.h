@@ -10,8 +10,9 @@
  * through several iterations, per iteration. It leaves out what one stretch does to the next.
  *
  * The liquid (fluid.h). The dual of a linear program over the whole iteration, for schedules that
- * repeat and that the executor can follow: no page is copied out while an op uses it, and no copy spans two
- * units.
+ * repeat and that the executor can follow: no page is copied out while an op uses it, no copy carries more than
+ * VM_COPY_PAGES pages or those of two units, and, where unmapping does not wait for the device, none begins of the
+ * pages of an op before which the host stands.
  *
  * Both leave out map costs.
  */

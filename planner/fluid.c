@@ -7,6 +7,7 @@
 #include "fluid_state.h"
 #include "grow.h"
 #include "lp.h"
+#include "simulate.h"
 
 struct entry {
     uint32_t row, column;
@@ -66,9 +67,44 @@ static int find_groups(struct fluid *f)
     return VM_OK;
 }
 
-int vm_fluid_mark_inside(struct fluid *f, const struct vm_fluid_group *g)
+/* Is group i of time all between event e[i] and the one before it? */
+static bool stands_alone(const struct fluid *f, size_t i)
 {
     const uint32_t *e = f->ev.event;
+
+    return i ? e[i - 1] + 1 == e[i] : !e[0] && e[f->ev.n - 1] + 1 == 2 * f->u->nops;
+}
+
+/* Steps from..end of g are the lead of `gap`: back over the uses of its unit, from the one that the gap follows. */
+static void mark_lead(struct fluid *f, const struct vm_fluid_group *g, const struct vm_fluid_gap *gap, size_t from,
+                      size_t end)
+{
+    const struct vm_page_unit *un = &f->u->units[gap->unit];
+    const struct vm_page_use *uses = f->u->uses;
+    uint32_t n = (uint32_t)f->u->nops, use = gap->use, at = 2 * uses[use].op + 2;
+    uint64_t back = 0, start = 2; /* events from here, and from the start of the use's op, to the end of the lead */
+
+    for (size_t t = end; t-- > from;) {
+        size_t i = vm_fluid_event_at(f, g, t);
+        uint32_t d = (at + 2 * n - f->ev.event[i]) % (2 * n);
+        back += d ? d : 2 * n;
+        at = f->ev.event[i];
+        while (start < back) {
+            uint32_t before = use > un->use ? use - 1 : un->use + un->nuses - 1;
+            uint32_t ops = (uses[use].op + n - uses[before].op) % n;
+            start += 2 * (ops ? ops : n);
+            use = before;
+        }
+        f->inside[t] = BETWEEN;
+        if (stands_alone(f, i) && back + 1 == start)
+            f->inside[t] = HELD;
+        else if (stands_alone(f, i) && back == start && f->crossing < INFINITY)
+            f->inside[t] = ASKED;
+    }
+}
+
+int vm_fluid_mark_inside(struct fluid *f, const struct vm_fluid_group *g)
+{
     size_t t = 0;
 
     if (VM_GROW(f->inside, f->cap_inside, g->steps + 1))
@@ -76,12 +112,8 @@ int vm_fluid_mark_inside(struct fluid *f, const struct vm_fluid_group *g)
     memset(f->inside, INSIDE, g->steps);
     for (size_t k = 0; k < g->ngaps && g->kind == VM_FLUID_CHAIN; k++) {
         const struct vm_fluid_gap *gap = &f->gaps.g[g->gap + k];
-        for (size_t end = t + gap->lead; t < end; t++) {
-            size_t i = (g->from + t) % f->ev.n;
-            bool runs = i && e[i] % 2 && e[i - 1] + 1 == e[i];
-            f->inside[t] = runs && !gap->idle ? HELD : BETWEEN;
-        }
-        t += gap->steps;
+        mark_lead(f, g, gap, t, t + gap->lead);
+        t += gap->lead + gap->steps;
     }
     return VM_OK;
 }
@@ -89,7 +121,8 @@ int vm_fluid_mark_inside(struct fluid *f, const struct vm_fluid_group *g)
 /* ---- the program -------------------------------------------------------------------------------
  * Columns: the wait of each group of time (n), then by group of gaps and step: pages away and, one after
  * the other, what its kind needs besides (see add_*). Rows: room at each chosen event (n), the link's
- * facets in each group of time (FACETS x n), then what ties the columns of a group together. */
+ * facets in each group of time (FACETS x n), what is copied while the op waits that uses it (n), then what ties the
+ * columns of a group together. */
 
 static int put(struct fluid *f, size_t row, size_t column, double v)
 {
@@ -179,6 +212,11 @@ static int add_copied(struct fluid *f, const struct vm_fluid_group *g)
         if (!chain)
             continue;
         rc = rc ? rc : put_link(f, g, t, away + 1, 1, true);
+        if (f->inside[t] == ASKED) {
+            row = vm_fluid_asked_at(f, vm_fluid_event_at(f, g, t));
+            rc = rc ? rc : put(f, row, away + 1, 1);
+            rc = rc || !t ? rc : put(f, row, away - 2, -1);
+        }
         if (t > 0) {
             rc = rc ? rc : put_link(f, g, t, away - 2, -1, true);
             rc = rc ? rc : new_row(f, 0, f->inside[t] == HELD ? 0 : INFINITY, &row);
@@ -207,6 +245,8 @@ static int add_time(struct fluid *f)
             if (!rc && f->ev.waits[i])
                 rc = put(f, row, i, -1);
         }
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = new_row(f, -INFINITY, f->crossing, &row);
     return rc;
 }
 
@@ -258,6 +298,19 @@ static int gather(struct fluid *f)
     return VM_OK;
 }
 
+/* Where fewer pages than may be copied wait to be used, the row says nothing and would only slow the solver. */
+static void loosen(struct fluid *f)
+{
+    for (size_t i = vm_fluid_asked_at(f, 0); i < vm_fluid_asked_at(f, f->ev.n); i++) {
+        double most = 0;
+        for (uint32_t k = f->start[i]; k < f->start[i + 1]; k++)
+            if (f->value[k] > 0)
+                most += f->value[k] * f->upper[f->column[k]];
+        if (most <= f->hi[i])
+            f->hi[i] = INFINITY;
+    }
+}
+
 static int build(struct fluid *f)
 {
     int rc = find_groups(f);
@@ -266,7 +319,10 @@ static int build(struct fluid *f)
     rc = rc ? rc : add_time(f);
     for (size_t i = 0; i < f->ng && !rc; i++)
         rc = f->g[i].kind == VM_FLUID_SINGLE ? add_single(f, &f->g[i]) : add_copied(f, &f->g[i]);
-    return rc ? rc : gather(f);
+    rc = rc ? rc : gather(f);
+    if (!rc)
+        loosen(f);
+    return rc;
 }
 
 /* ---- whole pages -------------------------------------------------------------------------------*/
@@ -540,7 +596,7 @@ static void fluid_fini(struct fluid *f)
 /* Ascent of the dual function on a finer grid, without the program. */
 static int ascend(struct fluid *f, size_t terms, double *ms)
 {
-    struct fluid fine = {.u = f->u, .capacity = f->capacity};
+    struct fluid fine = {.u = f->u, .capacity = f->capacity, .crossing = f->crossing};
 
     memcpy(fine.facet, f->facet, sizeof fine.facet);
     int rc = vm_fluid_model(f->u, f->capacity, terms, &fine.ev, &fine.gaps);
@@ -556,29 +612,38 @@ static int solve(struct fluid *f, const struct vm_fluid_options *opt, struct vm_
                        f->start, f->column, f->value};
     struct vm_lp_result r;
     double ms, ops_ms = 0;
+    bool full = f->ev.n == 2 * f->u->nops;
+    unsigned most = full && opt->full_iterations ? opt->full_iterations : opt->iterations;
 
     for (size_t i = 0; i < f->ev.n; i++)
         ops_ms += f->ev.run_ms[i];
-    int rc = vm_lp_solve(&lp, opt->iterations, opt->tolerance, ops_ms, f->x, f->y, &r);
+    int rc = vm_lp_solve(&lp, most, opt->tolerance, ops_ms, f->x, f->y, &r);
 
     rc = rc ? rc : vm_fluid_dual_bound(f, &ms);
-    if (!rc && opt->ascent_terms && (f->ev.n < 2 * f->u->nops || r.iterations == opt->iterations))
+    if (!rc && opt->ascent_terms && (!full || r.iterations == most))
         rc = ascend(f, opt->ascent_terms, &ms);
     if (!rc && !opt->bound_only)
         rc = take_solution(f, out);
     if (!rc) {
         out->stall_ns = ms > 0 ? ms * 1e6 : 0;
         out->found_ns = r.objective * 1e6;
-        out->full = f->ev.n == 2 * f->u->nops;
-        out->done = out->full && r.iterations < opt->iterations;
+        out->full = full;
+        out->done = full && r.iterations < most;
     }
     return rc;
+}
+
+/* Once the host stands before an op no copy out of the op's pages begins; one may be in flight and, if the host comes
+ * late, one behind it. Where unmapping waits for the device the host comes later still. */
+static double crossing_pages(const struct vm_machine *m)
+{
+    return m->unmap_waits ? INFINITY : (double)(VM_FLIGHTS * VM_COPY_PAGES);
 }
 
 int vm_fluid_solve(const struct vm_page_units *u, const struct vm_machine *m, uint64_t capacity,
                    const struct vm_fluid_options *opt, struct vm_fluid *out)
 {
-    struct fluid f = {.u = u, .capacity = capacity};
+    struct fluid f = {.u = u, .capacity = capacity, .crossing = crossing_pages(m)};
     struct vm_fluid made = {0};
 
     if (!(m->in_bps > 0) || !(m->out_bps > 0))

@@ -3,7 +3,10 @@
  * A linear program over the events of an iteration (start and end of each op): how many pages of each
  * gap are away at an event, what passes the link each way between two events, and how long each op
  * waits. Room binds at events, the link (both directions share it) between them; contents written are
- * copied out once, in order to leave or in advance; copies that are still valid come for nothing. Any real schedule that repeats is a
+ * copied out once, in order to leave or in advance; copies that are still valid come for nothing. While an op uses
+ * pages they are not copied out, and while it waits for others only as many as VM_FLIGHTS copies hold: the executor
+ * starts none once the host stands before the op (unless unmapping waits for the device, and so holds the host).
+ * Any real schedule that repeats is a
  * solution, so no schedule waits less than the optimum; every dual point bounds that from below, by a
  * sum of shortest paths, one for each gap. Solved nearly (lp.h): the bound is evaluated at the dual
  * point and holds whatever the solver's error; the primal point says which pages to send away when. From the
@@ -23,6 +26,7 @@
 struct vm_fluid_options {
     size_t terms;        /* size aimed at: pairs of a gap and an event; memory is about 300 bytes each */
     unsigned iterations; /* of the solver, at most                                                     */
+    unsigned full_iterations; /* likewise where every event is chosen; 0: the same                     */
     double tolerance;    /* relative, at which it may stop                                             */
     size_t ascent_terms; /* raise the bound on a grid of that size afterwards; 0: do not               */
     unsigned bound_only : 1; /* leave `list` empty                                                     */

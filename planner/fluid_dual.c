@@ -9,6 +9,7 @@
 #include "grow.h"
 
 #define ROOM_STEP 0.03 /* of a room price, against a link's: a page at an event is worth far less than a ms */
+#define ASKED_STEP 0.01 /* likewise, of a page that is copied while its op waits */
 #define MOMENTUM 0.9   /* share of the direction before that is kept                */
 #define AIM 0.04       /* the optimum is thought to be so much higher than the best */
 #define PATIENCE 300   /* steps without a rise until they become shorter            */
@@ -24,11 +25,11 @@
 enum way { AWAY, CLEAN, DIRTY };
 
 /* Prices: of a page of room at each chosen event; then of a millisecond of each facet of the link in each
- * group of time. */
+ * group of time; then of a page that is copied while the op waits that uses it. */
 struct dual {
     struct fluid *f;
     size_t n;          /* chosen events */
-    double *price;     /* (1 + FACETS) n */
+    double *price;     /* EVENT_ROWS x n */
     double *slope;     /* likewise: how the function changes with each */
     double *out, *in;  /* n: of a page that passes the link, for copies of `batch` pages */
     uint32_t batch;
@@ -39,14 +40,14 @@ struct dual {
 static int dual_init(struct dual *d, struct fluid *f)
 {
     size_t n = f->ev.n;
-    double *store = calloc((2 * (1 + FACETS) + 2) * n + 1, sizeof *store);
+    double *store = calloc((2 * EVENT_ROWS + 2) * n + 1, sizeof *store);
 
     *d = (struct dual){.f = f, .n = n};
     if (!store)
         return VM_ENOMEM;
     d->price = store;
-    d->slope = store + (1 + FACETS) * n;
-    d->out = store + 2 * (1 + FACETS) * n;
+    d->slope = store + EVENT_ROWS * n;
+    d->out = store + 2 * EVENT_ROWS * n;
     d->in = d->out + n;
     return VM_OK;
 }
@@ -64,6 +65,7 @@ static void dual_fini(struct dual *d)
 static void make_feasible(struct dual *d, bool nearest)
 {
     const struct vm_fluid_events *ev = &d->f->ev;
+    double *asked = &d->price[vm_fluid_asked_at(d->f, 0)];
 
     for (size_t i = 0; i < d->n; i++) {
         double *a = &d->price[d->n + i], *b = &d->price[2 * d->n + i];
@@ -71,6 +73,8 @@ static void make_feasible(struct dual *d, bool nearest)
             d->price[i] = 0;
         *a = *a > 0 ? *a : 0;
         *b = *b > 0 ? *b : 0;
+        if (asked[i] < 0 || !(d->f->crossing < INFINITY))
+            asked[i] = 0;
         double all = *a + *b;
         if (!ev->waits[i] || all <= 1)
             continue;
@@ -89,7 +93,7 @@ static void take_prices(struct dual *d)
 {
     for (size_t i = 0; i < d->n; i++)
         d->price[i] = -d->f->y[i];
-    for (size_t i = d->n; i < (1 + FACETS) * d->n; i++)
+    for (size_t i = d->n; i < EVENT_ROWS * d->n; i++)
         d->price[i] = d->f->y[i];
     make_feasible(d, false);
 }
@@ -125,6 +129,8 @@ static double cheapest(struct dual *d, const struct vm_fluid_group *g, enum way 
             continue;
         }
         double saved = dirty + d->out[i], back = away + d->in[i], gone = away;
+        if (t < g->steps && f->inside[t] == ASKED)
+            saved += d->price[vm_fluid_asked_at(f, i)];
         unsigned came = AWAY | 4 * CLEAN;
         if (saved < gone) {
             gone = saved;
@@ -172,6 +178,8 @@ static void follow(struct dual *d, const struct vm_fluid_group *g, enum way at)
             pass_link(d, i, g->pages, true);
         else if (at == CLEAN && from == AWAY)
             pass_link(d, i, g->pages, false);
+        if (from == DIRTY && t < g->steps && d->f->inside[t] == ASKED)
+            d->slope[vm_fluid_asked_at(d->f, i)] += g->pages;
         at = from;
     }
 }
@@ -180,7 +188,7 @@ static void follow(struct dual *d, const struct vm_fluid_group *g, enum way at)
 static int value_of(struct dual *d, double *ms)
 {
     struct fluid *f = d->f;
-    double sum = 0, mass = 0;
+    double sum = 0, mass = 0, crossing = f->crossing < INFINITY ? f->crossing : 0;
 
     d->batch = 0;
     for (size_t i = 0; i < d->n; i++) {
@@ -192,6 +200,10 @@ static int value_of(struct dual *d, double *ms)
             sum -= d->price[k * d->n + i] * f->ev.run_ms[i];
             mass += d->price[k * d->n + i] * f->ev.run_ms[i];
         }
+        size_t asked = vm_fluid_asked_at(f, i);
+        d->slope[asked] = -crossing;
+        sum -= d->price[asked] * crossing;
+        mass += d->price[asked] * crossing;
     }
     for (size_t i = 0; i < f->ng; i++) {
         enum way end;
@@ -234,19 +246,26 @@ static void refine_prices(const struct fluid *coarse, struct dual *d)
             d->price[i] = -coarse->y[c];
         for (size_t k = 1; k <= FACETS; k++)
             d->price[k * d->n + i] = coarse->y[k * n + c % n];
+        if (c < n && coarse->ev.event[c] == d->f->ev.event[i])
+            d->price[vm_fluid_asked_at(d->f, i)] = coarse->y[vm_fluid_asked_at(coarse, c)];
     }
     make_feasible(d, false);
+}
+
+static double scale_of(const struct dual *d, size_t i)
+{
+    return i < d->n ? ROOM_STEP : i < vm_fluid_asked_at(d->f, 0) ? 1 : ASKED_STEP;
 }
 
 /* One step up: along the slope, and the directions of the steps before, as far as a function that is `lack` below
  * its optimum may have to go. *steep: the square of the first slope; 0 before. False: the slope is flat. */
 static bool climb(struct dual *d, double *direction, double lack, double *steep)
 {
-    size_t all = (1 + FACETS) * d->n;
+    size_t all = EVENT_ROWS * d->n;
     double size = 0, slope = 0;
 
     for (size_t i = 0; i < all; i++) {
-        double scale = i < d->n ? ROOM_STEP : 1, s = d->slope[i] * scale;
+        double scale = scale_of(d, i), s = d->slope[i] * scale;
         if (d->price[i] <= 0 && s < 0)
             s = 0;
         if (i < d->n && d->f->ev.over[i] <= 0)
@@ -260,14 +279,14 @@ static bool climb(struct dual *d, double *direction, double lack, double *steep)
         return false;
     size = size > ERODED * ERODED * slope ? size : ERODED * ERODED * slope;
     for (size_t i = 0; i < all; i++)
-        d->price[i] += lack / size * (i < d->n ? ROOM_STEP : 1) * direction[i];
+        d->price[i] += lack / size * scale_of(d, i) * direction[i];
     make_feasible(d, true);
     return true;
 }
 
 static int ascend(struct dual *d, double *best, double *best_price, double *direction)
 {
-    size_t all = (1 + FACETS) * d->n;
+    size_t all = EVENT_ROWS * d->n;
     double most = ASCENT_WORK / ((double)d->f->gaps.terms + 1), now, length = 1, steep = 0;
     unsigned steps = most < ASCENT_STEPS ? (unsigned)most : ASCENT_STEPS, since = 0;
     int rc = value_of(d, &now);
@@ -297,12 +316,12 @@ int vm_fluid_ascend(const struct fluid *coarse, struct fluid *fine, double *ms)
 {
     struct dual d;
     int rc = dual_init(&d, fine);
-    double *store = calloc(2 * (1 + FACETS) * fine->ev.n + 1, sizeof *store), best;
+    double *store = calloc(2 * EVENT_ROWS * fine->ev.n + 1, sizeof *store), best;
 
     rc = store ? rc : VM_ENOMEM;
     if (!rc) {
         refine_prices(coarse, &d);
-        rc = ascend(&d, &best, store, store + (1 + FACETS) * fine->ev.n);
+        rc = ascend(&d, &best, store, store + EVENT_ROWS * fine->ev.n);
     }
     if (!rc && best > *ms)
         *ms = best;

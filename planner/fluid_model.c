@@ -146,7 +146,6 @@ struct version {
     uint32_t written; /* event after which they are what they are, or of the end of the last gap taken */
     size_t from;      /* its first gap in the list                                                 */
     bool clean;
-    bool idle; /* there was an op since then that does not use its pages */
 };
 
 static void end_version(struct vm_fluid_gaps *gaps, const struct version *v)
@@ -168,10 +167,8 @@ static int take_gap(const struct vm_fluid_events *ev, struct vm_fluid_gaps *gaps
 {
     uint32_t lo = (2 * at + 2) % round, first = ev->pos[lo], end = ev->pos[lo + 2 * ops - 2];
 
-    if (ops < 2 || ev->overs[end] == ev->overs[first]) {
-        v->idle |= ops >= 2;
+    if (ops < 2 || ev->overs[end] == ev->overs[first])
         return VM_OK;
-    }
     if (VM_GROW(gaps->g, gaps->cap, gaps->n + 1))
         return VM_ENOMEM;
     /* chosen events between what made the copy possible and this gap */
@@ -183,8 +180,6 @@ static int take_gap(const struct vm_fluid_events *ev, struct vm_fluid_gaps *gaps
     gap.first = first % (uint32_t)ev->n;
     gap.steps = end - first;
     gap.lead = before;
-    gap.idle = v->idle;
-    v->idle = false;
     gaps->g[gaps->n++] = gap;
     v->written = 2 * (at + ops); /* the lead of the next gap is counted from the end of this one */
     return VM_OK;

@@ -32,7 +32,6 @@ struct vm_fluid_gap {
                               of the gap before                                  */
     uint32_t kind;         /* enum vm_fluid_kind */
     uint32_t more;         /* chain: gaps that follow in it */
-    bool idle;             /* chain: is there an op within the lead that does not use the pages? */
 };
 
 struct vm_fluid_gaps {

@@ -11,6 +11,8 @@ struct vm_fluid_facet {
 };
 
 #define FACETS 2
+/* Rows, or prices, of a kind for each chosen event: room, the facets, and what may be copied while an op waits. */
+#define EVENT_ROWS (2 + FACETS)
 
 /* Gaps that count as one, or those of one chain; a walk over the chosen events that concern them. */
 struct vm_fluid_group {
@@ -26,12 +28,14 @@ struct vm_fluid_group {
 enum place {
     BETWEEN, /* two gaps of a chain                                        */
     INSIDE,  /* a gap: pages may be away                                   */
-    HELD     /* between, and an op uses the pages since the step before it */
+    HELD,    /* between, and an op uses the pages since the step before it */
+    ASKED    /* between, and the op that waits since the step before uses them */
 };
 
 struct fluid {
     const struct vm_page_units *u;
     uint64_t capacity;
+    double crossing; /* pages that may be copied while the op waits that uses them; INFINITY: any */
     struct vm_fluid_facet facet[VM_COPY_PAGES + 1][FACETS]; /* by the pages that one copy carries */
     struct vm_fluid_events ev;
     struct vm_fluid_gaps gaps;
@@ -50,6 +54,12 @@ struct fluid {
 
 /* Sets f->inside for the steps of g. VM_OK or VM_ENOMEM. */
 int vm_fluid_mark_inside(struct fluid *f, const struct vm_fluid_group *g);
+
+/* The row, and the price, of what is copied in the group of time i while the op waits that uses it. */
+static inline size_t vm_fluid_asked_at(const struct fluid *f, size_t i)
+{
+    return (1 + FACETS) * f->ev.n + i;
+}
 
 static inline size_t vm_fluid_event_at(const struct fluid *f, const struct vm_fluid_group *g, size_t step)
 {
