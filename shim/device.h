@@ -69,6 +69,7 @@ struct vm_page {
     uint64_t write_g;  /* shared: last operation that may have written it             */
     uint64_t fence_g;  /* operations up to here may still use what lived here before  */
     uint64_t out_g;    /* waiting to leave: its frontier; tells a stale queue entry    */
+    uint64_t in_g;     /* to come back: operations issued when it was asked for, likewise */
 };
 
 struct vm_block {
@@ -123,8 +124,11 @@ struct vm_stream {
     bool gone; /* destroyed; kept until its last tick is done */
 };
 
-struct vm_queue { /* ring of page numbers */
-    uint64_t *items;
+/* Pages to bring back, in order: a ring. */
+struct vm_queue {
+    struct vm_wanted {
+        uint64_t page, g; /* g: operations issued when it was asked for */
+    } * items;
     size_t head, count, cap;
 };
 
@@ -241,7 +245,7 @@ struct vm_device {
     bool unmap_waits;     /* cuMemUnmap was seen to wait for the device, or it is not known yet */
     uint64_t patience_ns; /* how long an idle device may be kept from its next operation for that */
     struct vm_flights out_flight, in_flight;
-    struct vm_queue in_wait; /* pages to bring back, in order */
+    struct vm_queue in_wait;
 
     uint64_t g;          /* operations issued so far */
     uint64_t ahead_ns;   /* planned time of those issued since the device was last seen idle */

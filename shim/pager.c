@@ -16,11 +16,12 @@ int vm_pager_in(struct vm_device *d, uint64_t page, bool to_write)
 {
     struct vm_page *pg = &d->pages[page];
     pg->to_write = to_write;
-    if (pg->flags & VM_PGF_WANT_IN)
+    if ((pg->flags & VM_PGF_WANT_IN) && vm_page_touched(d, page) <= pg->in_g)
         return 0;
-    if (vm_queue_push(&d->in_wait, page) != 0)
+    if (vm_queue_push(&d->in_wait, page, d->g) != 0)
         return VM_ENOMEM;
     pg->flags |= VM_PGF_WANT_IN;
+    pg->in_g = d->g;
     return 0;
 }
 
@@ -70,28 +71,46 @@ static void recycle(struct vm_device *d, size_t wanted)
         vm_pager_recycle(d, wanted - coming);
 }
 
+/* Is it still wanted? Not once an operation has used the page since: that brought it back itself,
+ * and what sends it away after that does not know of the wish. */
+static bool is_wanted(const struct vm_device *d, const struct vm_wanted *w)
+{
+    const struct vm_page *pg = &d->pages[w->page];
+    bool leaves = (pg->state == VM_PG_LEAVING || pg->state == VM_PG_WAIT_OUT) && !pg->stays;
+    if (!leaves && pg->state != VM_PG_AWAY)
+        return false;
+    return (pg->flags & VM_PGF_WANT_IN) && pg->in_g == w->g && vm_page_touched(d, w->page) <= w->g;
+}
+
+/* The first wish is fulfilled, or void. */
+static void in_wait_pop(struct vm_device *d)
+{
+    const struct vm_wanted *w = &d->in_wait.items[d->in_wait.head];
+    if (d->pages[w->page].in_g == w->g)
+        d->pages[w->page].flags &= (uint8_t)~VM_PGF_WANT_IN;
+    vm_queue_pop(&d->in_wait);
+}
+
 static bool pump_in_wait(struct vm_device *d)
 {
     bool moved = false;
     struct vm_queue *q = &d->in_wait;
-    while (q->count > 0 && d->in_flight.count < vm_flights_max(d)) {
-        uint64_t page = q->items[q->head];
-        struct vm_page *pg = &d->pages[page];
-        if ((pg->flags & VM_PGF_WANT_IN) && pg->state == VM_PG_AWAY) {
-            if (vm_chunks_available(d) == 0) {
-                recycle(d, q->count);
-                break;
-            }
-            CUresult ignored;
-            if (!vm_copy_may_begin(d, false, 1) || start_in(d, page, &ignored) != 0)
-                break;
-        } else if ((pg->flags & VM_PGF_WANT_IN) && !pg->stays &&
-                   (pg->state == VM_PG_LEAVING || pg->state == VM_PG_WAIT_OUT)) {
-            break; /* not gone yet: its turn comes when it is */
+    for (; q->count > 0; moved = true) {
+        const struct vm_wanted *w = &q->items[q->head];
+        if (!is_wanted(d, w)) {
+            in_wait_pop(d);
+            continue;
         }
-        pg->flags &= (uint8_t)~VM_PGF_WANT_IN;
-        vm_queue_pop(q);
-        moved = true;
+        if (d->in_flight.count >= vm_flights_max(d) || d->pages[w->page].state != VM_PG_AWAY)
+            break; /* not gone yet: its turn comes when it is */
+        if (vm_chunks_available(d) == 0) {
+            recycle(d, q->count);
+            break;
+        }
+        CUresult ignored;
+        if (!vm_copy_may_begin(d, false, 1) || start_in(d, w->page, &ignored) != 0)
+            break;
+        in_wait_pop(d);
     }
     return moved;
 }

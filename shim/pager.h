@@ -19,7 +19,8 @@ int vm_pager_out(struct vm_device *d, uint64_t page, uint64_t g, bool drop);
  * copy if nothing writes it before. An operation that uses it ends the wait for that. No effect on a
  * page that is not resident, or has its copy. 0 or VM_ENOMEM. */
 int vm_pager_copy(struct vm_device *d, uint64_t page, uint64_t g);
-/* The page is to come back when its turn comes; to_write: for an operation that writes it. 0 or VM_ENOMEM. */
+/* The page is to come back when its turn comes, unless an operation uses it before; to_write: for an
+ * operation that writes it. 0 or VM_ENOMEM. */
 int vm_pager_in(struct vm_device *d, uint64_t page, bool to_write);
 /* Gives empty pages among n from `page` chunks that are free or may still be made, at most *most of
  * them, which is counted down; the number of pages that are not resident afterwards. A run of pages

@@ -36,11 +36,11 @@ void vm_copy_begun(struct vm_device *d, bool out, uint64_t n)
     d->copied_ns[out] += copy_ns(d, out, n);
 }
 
-int vm_queue_push(struct vm_queue *q, uint64_t page)
+int vm_queue_push(struct vm_queue *q, uint64_t page, uint64_t g)
 {
     if (q->count == q->cap) {
         size_t cap = q->cap ? q->cap * 2 : 256;
-        uint64_t *p = malloc(cap * sizeof *p);
+        struct vm_wanted *p = malloc(cap * sizeof *p);
         if (!p)
             return VM_ENOMEM;
         for (size_t i = 0; i < q->count; i++)
@@ -50,7 +50,7 @@ int vm_queue_push(struct vm_queue *q, uint64_t page)
         q->head = 0;
         q->cap = cap;
     }
-    q->items[(q->head + q->count++) % q->cap] = page;
+    q->items[(q->head + q->count++) % q->cap] = (struct vm_wanted){page, g};
     return 0;
 }
 

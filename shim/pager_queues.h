@@ -20,7 +20,7 @@ bool vm_copy_may_begin(const struct vm_device *d, bool out, uint64_t n);
 void vm_copy_begun(struct vm_device *d, bool out, uint64_t n);
 
 /* 0 or VM_ENOMEM, the queue as it was. */
-int vm_queue_push(struct vm_queue *q, uint64_t page);
+int vm_queue_push(struct vm_queue *q, uint64_t page, uint64_t g);
 void vm_queue_pop(struct vm_queue *q);
 int vm_wait_push(struct vm_waiting *w, uint64_t page, uint64_t g);
 void vm_wait_pop(struct vm_waiting *w);
