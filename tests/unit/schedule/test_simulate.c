@@ -271,6 +271,29 @@ Test(simulate, an_op_comes_before_fetches_for_later_ones)
     made_free(&c);
 }
 
+/* As above, but eight pages are on their way out as well, whose chunks would do for all: op 4 does not wait for them. */
+Test(simulate, an_op_takes_free_chunks_though_others_are_coming)
+{
+    static const uint32_t pages[] = {16, 8, 4}, first[] = {0, 2, 4}, last[] = {6, 7, 5};
+    struct program p = {8, 3, pages, first, last, last};
+    struct vm_machine m = small_machine(1);
+    struct vm_sim_options so = {.capacity_pages = 26, .knows_dead = 1, .window_ns = OP_NS};
+    struct vm_move moves[] = {
+        {.op = 0, .need_op = 3, .unit = 0, .use = 0, .npages = 16, .kind = VM_ACT_OUT},
+        {.op = 3, .need_op = 6, .unit = 0, .use = 1, .npages = 16, .kind = VM_ACT_IN},
+        {.op = 3, .need_op = 7, .unit = 1, .use = 2, .npages = 8, .kind = VM_ACT_OUT}};
+    struct vm_sim_result r;
+    double start[8];
+    struct made c;
+
+    m.unmap_waits = true;
+    make(&p, &c);
+    cr_assert_eq(c.u.units[1].use, 2);
+    cr_assert_eq(vm_simulate(&c.u, &m, moves, 3, &so, &r, start, NULL), VM_OK);
+    cr_assert_float_eq(start[4] - start[3], OP_NS, 1, "%.0f", start[4] - start[3]);
+    made_free(&c);
+}
+
 /* Op 5 waits for eight pages: four come at once, for the others four dead ones are unmapped. That comes after the
  * first four, so that the host maps all but the last of them while they come. */
 Test(simulate, unmapping_comes_after_what_an_op_fetches)
