@@ -11,8 +11,7 @@
 #include "schedule_polish.h"
 
 #define FLUID_ROUNDS 6 /* times that moves made from a liquid schedule are timed again */
-#define LONGEST 3 /* of the grids tried, the first that is solved with the most iterations (at effort 1) */
-#define GRIDS 5 /* as many are tried at effort 1 */
+#define LONGEST 4 /* of the grids, the first that is solved with the most iterations at effort 1 */
 #define POLISH_WORK 24e6 /* visits of uses that polishing costs, about: some seconds */
 #define SHARE 0.4 /* of it, for each liquid schedule before the best is known: */
 #define LOOK 0.25 /* so much of that shows what it is worth, */
@@ -322,25 +321,25 @@ static double near_ns(const struct best *b)
 
 /* Polishes s by trials that cost about `work` visits of uses; fewer where there is little to try. */
 static int polish(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total, double work,
-                  double enough_ns, struct vm_schedule *s, double *start_ns)
+                  bool walks, double enough_ns, struct vm_schedule *s, double *start_ns)
 {
     double each = (double)u->nuses + 8.0 * (double)s->nmoves + 0.5 * (double)(s->in_pages + s->out_pages);
     double n = work / (each + 1), most = 0.25 * (double)s->nmoves * (double)s->nmoves + 50;
 
     n = n < most ? n : most;
-    return vm_schedule_polish(u, m, total, (unsigned)n, enough_ns, s, start_ns);
+    return vm_schedule_polish(u, m, total, (unsigned)n, walks, enough_ns, s, start_ns);
 }
 
 /* Polishes s by LOOK of the work, and by the rest if it may become the best. */
 static int polish_liquid(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total, double work,
                          struct vm_schedule *s, double *start_ns, struct best *b)
 {
-    int rc = polish(u, m, total, LOOK * work, near_ns(b), s, start_ns);
+    int rc = polish(u, m, total, LOOK * work, false, near_ns(b), s, start_ns);
 
     if (rc)
         return rc;
     if (s->sim.iteration_ns <= (1 + WORTH) * b->s.sim.iteration_ns)
-        return polish(u, m, total, (1 - LOOK) * work, near_ns(b), s, start_ns);
+        return polish(u, m, total, (1 - LOOK) * work, false, near_ns(b), s, start_ns);
     b->spared += (1 - LOOK) * work;
     return VM_OK;
 }
@@ -385,19 +384,33 @@ static int try_fluid(const struct vm_page_units *u, const struct vm_machine *m, 
     return rc;
 }
 
+enum grid_use { ALWAYS, POLISHED, PATIENT };
+
+/* Is a grid of that use tried? What a coarse one more finds pays only where it is polished. */
+static bool is_tried(enum grid_use use, unsigned effort, bool polished)
+{
+    return use == ALWAYS || (use == POLISHED ? polished : effort > 1);
+}
+
 /* Liquid schedules on ever finer grids, which know better when: until a schedule waits hardly longer. */
 static int try_fluids(const struct vm_page_units *u, const struct vm_machine *m, uint64_t total,
                       unsigned effort, double work, struct best *b)
 {
-    static const size_t terms[] = {400, 1200, 3200, 8000, 14000, 800, 6400, 16000};
-    static const unsigned iterations[] = {2000, 2000, 3000, 6000, 6000, 8000, 8000, 16000};
-    size_t n = effort > 1 ? sizeof terms / sizeof *terms : GRIDS;
+    static const struct {
+        size_t terms;
+        unsigned iterations;
+        enum grid_use use;
+    } grid[] = {{400, 2000, ALWAYS},  {800, 2000, POLISHED}, {1200, 2000, ALWAYS},
+                {3200, 3000, ALWAYS}, {8000, 6000, ALWAYS},  {14000, 6000, ALWAYS},
+                {800, 8000, PATIENT}, {6400, 8000, PATIENT}, {16000, 16000, PATIENT}};
     bool end = false, full = false;
     int rc = VM_OK;
 
-    for (size_t i = 0; i < n && !rc && !end && !good_enough(b); i++) {
-        struct vm_fluid_options opt = {.terms = terms[i], .iterations = iterations[i],
-                                       .tolerance = 1e-4};
+    for (size_t i = 0; i < sizeof grid / sizeof *grid && !rc && !end && !good_enough(b); i++) {
+        struct vm_fluid_options opt = {
+            .terms = grid[i].terms, .iterations = grid[i].iterations, .tolerance = 1e-4};
+        if (!is_tried(grid[i].use, effort, work > 0))
+            continue;
         rc = try_fluid(u, m, total, &opt, work, b, &end, &full);
         if (full && i < LONGEST - 1) /* the same grid, with more iterations */
             i = LONGEST - 1;
@@ -426,7 +439,7 @@ int vm_schedule_build(const struct vm_page_units *u, const struct vm_machine *m,
     if (!rc && opt->effort && !good_enough(&b) && u->nuses <= VM_LARGE_USES)
         rc = try_fluids(u, m, total, opt->effort, SHARE * work, &b);
     if (!rc && opt->effort && work > 0 && !good_enough(&b) && u->nuses <= VM_LARGE_USES)
-        rc = polish(u, m, total, work + b.spared, near_ns(&b), &b.s, b.start_ns);
+        rc = polish(u, m, total, work + b.spared, true, near_ns(&b), &b.s, b.start_ns);
     /* No moves: everything is fetched when an op needs it, and what is needed last leaves. Where unmapping waits for
      * the copies in flight, moves that are just right for the links can cost more than they save. */
     if (!rc && opt->effort && !good_enough(&b))

@@ -13,6 +13,8 @@
 #define FAR_BITS 5
 #define FAR (1u << FAR_BITS) /* ops that a move is shifted at a time, at most */
 #define UNSTEADY 1.001 /* an iteration that takes so much longer than the best will not settle below it */
+#define WALKS 3u /* from where it starts, each by other random numbers: one alone may end in a poor corner */
+#define SCOUT 0.5 /* share of the tries that they have together */
 #define MORE 32u /* pages that are sent away besides, at most */
 
 struct moves {
@@ -434,21 +436,58 @@ static void take_result(struct polish *p, struct vm_schedule *s, double *start_n
     memcpy(start_ns, p->start, p->u->nops * sizeof *start_ns);
 }
 
+static void polish_fini(struct polish *p)
+{
+    free(p->now.m);
+    free(p->trial.m);
+    free(p->start);
+    free(p->trial_start);
+    free(p->waited);
+}
+
+static int walk(struct polish *p, unsigned tries, double enough_ns)
+{
+    int rc = VM_OK;
+
+    for (; tries && !rc && p->sim.iteration_ns > enough_ns; tries--)
+        rc = attempt(p);
+    return rc;
+}
+
+/* The best of WALKS walks from *s, of which *p is at the start of the first. */
+static int best_walk(const struct vm_schedule *s, const double *start_ns, unsigned tries, double enough_ns,
+                     struct polish *p)
+{
+    int rc = walk(p, tries, enough_ns);
+
+    for (unsigned i = 1; i < WALKS && !rc && p->sim.iteration_ns > enough_ns; i++) {
+        struct polish other = {.u = p->u, .m = p->m, .sim = s->sim, .random = SEED * (2 * i + 1), .so = p->so};
+        rc = polish_init(&other, s, start_ns);
+        rc = rc ? rc : walk(&other, tries, enough_ns);
+        if (!rc && other.sim.iteration_ns < p->sim.iteration_ns) {
+            struct polish worse = *p;
+            *p = other;
+            other = worse;
+        }
+        polish_fini(&other);
+    }
+    return rc;
+}
+
 int vm_schedule_polish(const struct vm_page_units *u, const struct vm_machine *m, uint64_t capacity,
-                       unsigned tries, double enough_ns, struct vm_schedule *s, double *start_ns)
+                       unsigned tries, bool walks, double enough_ns, struct vm_schedule *s, double *start_ns)
 {
     struct polish p = {.u = u, .m = m, .sim = s->sim, .random = SEED,
                        .so = {.capacity_pages = capacity, .knows_dead = 1, .window_ns = s->window_ns}};
+    unsigned each = walks ? (unsigned)(SCOUT * tries / WALKS) : 0;
     int rc = u->nops ? polish_init(&p, s, start_ns) : VM_OK;
 
-    for (; u->nops && tries && !rc && p.sim.iteration_ns > enough_ns; tries--)
-        rc = attempt(&p);
+    if (u->nops && walks)
+        rc = rc ? rc : best_walk(s, start_ns, each, enough_ns, &p);
+    if (u->nops)
+        rc = rc ? rc : walk(&p, tries - each * WALKS, enough_ns);
     if (!rc && u->nops)
         take_result(&p, s, start_ns);
-    free(p.now.m);
-    free(p.trial.m);
-    free(p.start);
-    free(p.trial_start);
-    free(p.waited);
+    polish_fini(&p);
     return rc;
 }

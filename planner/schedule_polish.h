@@ -9,12 +9,15 @@
 #ifndef VM_PLANNER_SCHEDULE_POLISH_H
 #define VM_PLANNER_SCHEDULE_POLISH_H
 
+#include <stdbool.h>
+
 #include "schedule.h"
 
 /* Up to `tries` changes of *s, which is simulated and stays the caller's; fewer once its iteration takes no
- * longer than enough_ns. start_ns (nops): its op starts, in and out. On an error *s is as it was. VM_OK,
+ * longer than enough_ns. `walks`: half of them are spent on several walks from *s, and the other half goes on from the
+ * best; worth it where there are many. start_ns (nops): its op starts, in and out. On an error *s is as it was. VM_OK,
  * VM_EINVAL (not a schedule of *u) or VM_ENOMEM. Thread-safe. Each try costs a simulation. */
 int vm_schedule_polish(const struct vm_page_units *u, const struct vm_machine *m, uint64_t capacity,
-                       unsigned tries, double enough_ns, struct vm_schedule *s, double *start_ns);
+                       unsigned tries, bool walks, double enough_ns, struct vm_schedule *s, double *start_ns);
 
 #endif
