@@ -317,6 +317,32 @@ Test(simulate, unmapping_comes_after_what_an_op_fetches)
     made_free(&c);
 }
 
+/* 16 pages come back for op 3 and leave 14 chunks, of which it needs 12 for what it makes. There
+ * are enough, so it comes first: of the four pages that op 4 needs two take what it leaves, and
+ * nothing is sent away. */
+Test(simulate, fetches_leave_an_op_that_comes_first_its_room)
+{
+    static const uint32_t pages[] = {16, 4, 12}, first[] = {0, 1, 3}, last[] = {3, 4, 4};
+    struct program p = {5, 3, pages, first, last, last};
+    struct vm_machine m = small_machine(1);
+    struct vm_sim_options so = {.capacity_pages = 30, .knows_dead = 1, .window_ns = OP_NS};
+    struct vm_move moves[] = {
+        {.op = 0, .need_op = 2, .unit = 0, .use = 0, .npages = 16, .kind = VM_ACT_OUT},
+        {.op = 1, .need_op = 2, .unit = 1, .use = 2, .npages = 4, .kind = VM_ACT_OUT},
+        {.op = 2, .need_op = 3, .unit = 0, .use = 1, .npages = 16, .kind = VM_ACT_IN},
+        {.op = 2, .need_op = 4, .unit = 1, .use = 3, .npages = 4, .kind = VM_ACT_IN}};
+    struct vm_sim_result r;
+    double start[5];
+    struct made c;
+
+    make(&p, &c);
+    cr_assert_eq(vm_simulate(&c.u, &m, moves, 4, &so, &r, start, NULL), VM_OK);
+    cr_assert_eq(r.demand_pages, 0, "%llu", (unsigned long long)r.demand_pages);
+    cr_assert_float_eq(start[3] - start[0], OP_NS + 32 * COPY_NS, 1, "%.0f", start[3] - start[0]);
+    cr_assert_float_eq(start[4] - start[3], OP_NS + 2 * COPY_NS, 1, "%.0f", start[4] - start[3]);
+    made_free(&c);
+}
+
 /* A page that was copied and stayed is read-only: an op that writes it pays for that, once the host is not ahead. One
  * that left and comes back for the op that writes it is not. */
 Test(simulate, what_is_read_only_costs_before_it_is_written)
