@@ -343,6 +343,32 @@ Test(simulate, fetches_leave_an_op_that_comes_first_its_room)
     made_free(&c);
 }
 
+/* Op 3, whose call blocks, waits for eight pages that it fetches itself. The four of the schedule
+ * begin only once it is issued, as the executor first looks what the op can take: so they come
+ * after its call. */
+Test(simulate, fetches_begin_after_an_op_that_waited_for_its_own)
+{
+    static const uint32_t pages[] = {4, 8}, first[] = {1, 1}, last[] = {4, 3};
+    struct program p = {5, 2, pages, first, last, last};
+    struct vm_machine m = small_machine(1);
+    struct vm_sim_options so = {.capacity_pages = 12, .knows_dead = 1, .window_ns = OP_NS};
+    struct vm_move moves[] = {
+        {.op = 1, .need_op = 2, .unit = 0, .use = 0, .npages = 4, .kind = VM_ACT_OUT},
+        {.op = 1, .need_op = 2, .unit = 1, .use = 2, .npages = 8, .kind = VM_ACT_OUT},
+        {.op = 2, .need_op = 4, .unit = 0, .use = 1, .npages = 4, .kind = VM_ACT_IN}};
+    struct vm_sim_result r;
+    double start[5];
+    struct made c;
+
+    m.unmap_waits = true;
+    make(&p, &c);
+    c.u.op_flags[3] = VM_OPF_BLOCKS;
+    cr_assert_eq(vm_simulate(&c.u, &m, moves, 3, &so, &r, start, NULL), VM_OK);
+    cr_assert_eq(r.demand_pages, 8, "%llu", (unsigned long long)r.demand_pages);
+    cr_assert_float_eq(start[4] - start[3], OP_NS + 4 * COPY_NS, 1, "%.0f", start[4] - start[3]);
+    made_free(&c);
+}
+
 /* A page that was copied and stayed is read-only: an op that writes it pays for that, once the host is not ahead. One
  * that left and comes back for the op that writes it is not. */
 Test(simulate, what_is_read_only_costs_before_it_is_written)
