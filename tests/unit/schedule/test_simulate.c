@@ -369,6 +369,30 @@ Test(simulate, fetches_begin_after_an_op_that_waited_for_its_own)
     made_free(&c);
 }
 
+/* Op 4 makes a block on all chunks, and eight pages are coming for op 6. It waits for the two in
+ * flight, which leave again; no more of them begin, though there are chunks. */
+Test(simulate, no_fetch_for_later_begins_before_an_op_that_needs_all)
+{
+    static const uint32_t pages[] = {8, 12}, first[] = {2, 4}, last[] = {6, 5};
+    struct program p = {7, 2, pages, first, last, last};
+    struct vm_machine m = small_machine(1);
+    struct vm_sim_options so = {.capacity_pages = 12, .knows_dead = 1, .window_ns = OP_NS};
+    struct vm_move moves[] = {
+        {.op = 2, .need_op = 3, .unit = 0, .use = 0, .npages = 8, .kind = VM_ACT_OUT},
+        {.op = 3, .need_op = 6, .unit = 0, .use = 1, .npages = 8, .kind = VM_ACT_IN}};
+    struct vm_sim_result r;
+    double start[7];
+    struct made c;
+
+    m.unmap_waits = true;
+    make(&p, &c);
+    cr_assert_eq(vm_simulate(&c.u, &m, moves, 2, &so, &r, start, NULL), VM_OK);
+    cr_assert_eq(r.in_pages, 8 + VM_FLIGHTS, "%llu", (unsigned long long)r.in_pages);
+    cr_assert_float_eq(start[4] - start[3], OP_NS + VM_FLIGHTS * COPY_NS, 1, "%.0f",
+                       start[4] - start[3]);
+    made_free(&c);
+}
+
 /* A page that was copied and stayed is read-only: an op that writes it pays for that, once the host is not ahead. One
  * that left and comes back for the op that writes it is not. */
 Test(simulate, what_is_read_only_costs_before_it_is_written)
