@@ -393,6 +393,33 @@ Test(simulate, no_fetch_for_later_begins_before_an_op_that_needs_all)
     made_free(&c);
 }
 
+/* Op 2 lacks chunks and nothing leaves, but the host is still busy with unmapping: the op comes
+ * before the schedule's fetches only when that is over. The iterations settle so that op 2 waits
+ * for no more than the unmapping; if it came first at once, each would send away pages that the
+ * schedule brings. */
+Test(simulate, fetches_come_first_while_the_host_unmaps)
+{
+    static const uint32_t pages[] = {8, 16}, first[] = {0, 2}, last[] = {4, 3};
+    struct program p = {5, 2, pages, first, last, last};
+    struct vm_machine m = small_machine(1);
+    struct vm_sim_options so = {.capacity_pages = 19, .knows_dead = 1, .window_ns = OP_NS};
+    struct vm_move moves[] = {
+        {.op = 0, .need_op = 1, .unit = 0, .use = 0, .npages = 8, .kind = VM_ACT_OUT},
+        {.op = 1, .need_op = 4, .unit = 0, .use = 1, .npages = 8, .kind = VM_ACT_IN}};
+    struct vm_sim_result r;
+    double start[5];
+    struct made c;
+
+    m.unmap_waits = true;
+    m.unmap_ns = COPY_NS / 4;
+    make(&p, &c);
+    c.u.op_flags[0] = VM_OPF_BLOCKS;
+    cr_assert_eq(vm_simulate(&c.u, &m, moves, 2, &so, &r, start, NULL), VM_OK);
+    cr_assert_eq(r.demand_pages, 0, "%llu", (unsigned long long)r.demand_pages);
+    cr_assert_float_eq(start[2] - start[1], OP_NS + 8 * m.unmap_ns, 1, "%.0f", start[2] - start[1]);
+    made_free(&c);
+}
+
 /* A page that was copied and stayed is read-only: an op that writes it pays for that, once the host is not ahead. One
  * that left and comes back for the op that writes it is not. */
 Test(simulate, what_is_read_only_costs_before_it_is_written)
