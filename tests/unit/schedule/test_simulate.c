@@ -420,6 +420,27 @@ Test(simulate, fetches_come_first_while_the_host_unmaps)
     made_free(&c);
 }
 
+/* Op 2 fetches eight pages: four dead ones are unmapped for the first four, four others leave for
+ * the rest. Their copy begins after the unmapping: the copy out before it is long done, so that it
+ * was not issued behind one. */
+Test(simulate, a_copy_behind_nothing_waits_for_the_host)
+{
+    static const uint32_t pages[] = {4, 8, 8}, first[] = {0, 1, 0}, last[] = {1, 3, 2};
+    struct program p = {4, 3, pages, first, last, last};
+    struct vm_machine m = small_machine(1);
+    struct vm_sim_options so = {.capacity_pages = 12, .knows_dead = 1, .window_ns = OP_NS};
+    struct vm_sim_result r;
+    double start[4];
+    struct made c;
+
+    m.unmap_ns = COPY_NS / 4;
+    make(&p, &c);
+    cr_assert_eq(vm_simulate(&c.u, &m, NULL, 0, &so, &r, start, NULL), VM_OK);
+    double wait = 2 * (4 * m.unmap_ns + 4 * COPY_NS);
+    cr_assert_float_eq(start[2] - start[1], OP_NS + wait, 1, "%.0f", start[2] - start[1]);
+    made_free(&c);
+}
+
 /* A page that was copied and stayed is read-only: an op that writes it pays for that, once the host is not ahead. One
  * that left and comes back for the op that writes it is not. */
 Test(simulate, what_is_read_only_costs_before_it_is_written)
