@@ -26,7 +26,7 @@ def run(mode, *options, budget=None, iterations=10):
     if r.returncode != 0:
         sys.exit(f"{mode} {budget} {options}: status {r.returncode}: {r.stderr}")
     r.report = json.load(open(report.name))
-    for finding in ("races", "undefined_reads", "early_frees", "illegal_addresses"):
+    for finding in ("races", "undefined_reads", "early_frees", "late_maps", "illegal_addresses"):
         if r.report[finding]:
             sys.exit(f"{mode} {budget}: {r.report[finding]} {finding}\n{r.stderr}")
     return r

@@ -21,6 +21,7 @@ struct mark { /* an access that happened */
     unsigned lane, tick;
     uint64_t seq;
     const char *what;
+    bool sealed; /* a write: the page became read-only since */
 };
 struct seg {
     uint64_t at, end;
@@ -129,11 +130,6 @@ void sg_race_unmapped(struct sg_map *m)
     m->since = NULL;
 }
 
-void sg_race_through(struct sg_op *op, const struct sg_map *m)
-{
-    clock_join(&op->clock, m->since);
-}
-
 void sg_race_clock_free(struct sg_op *op)
 {
     free(op->clock);
@@ -196,11 +192,24 @@ static void race(const struct mark *a, const char *how_a, const struct sg_op *b,
     char line[480];
     snprintf(line, sizeof line,
              "race: %s by %s (operation %llu, lane %u) and %s by %s (operation %llu, lane %u) of "
-             "%#llx+%zu: nothing makes operation %llu wait for operation %llu",
+             "%#llx+%zu: nothing makes operation %llu wait for operation %llu%s",
              how_a, a->what, (unsigned long long)a->seq, a->lane, how_b, name_of(b),
              (unsigned long long)b->seq, b->lane, (unsigned long long)va, bytes,
-             (unsigned long long)b->seq, (unsigned long long)a->seq);
+             (unsigned long long)b->seq, (unsigned long long)a->seq,
+             a->sealed ? ", which was over when the page became read-only" : "");
     found(&sg.races, line);
+}
+
+void sg_race_through(struct sg_op *op, const struct sg_map *m, uint64_t va)
+{
+    clock_join(&op->clock, m->since);
+    if (op->kind != SG_OP_KERNEL || op->seq > m->after)
+        return;
+    char line[320];
+    snprintf(line, sizeof line,
+             "late map: %s (operation %llu, lane %u) uses %#llx, which was mapped after it was issued",
+             name_of(op), (unsigned long long)op->seq, op->lane, (unsigned long long)va);
+    found(&sg.late, line);
 }
 
 /* ---- shadow memory ---- */
@@ -337,7 +346,7 @@ static void check_write(struct sg_op *op, struct seg *g, const struct mark *m, u
 void sg_race_access(struct sg_op *op, struct sg_phys *p, uint64_t off, size_t bytes, int mode,
                     uint64_t va)
 {
-    const struct mark m = {op->lane, op->tick, op->seq, name_of(op)};
+    const struct mark m = {.lane = op->lane, .tick = op->tick, .seq = op->seq, .what = name_of(op)};
     size_t first = cover(p, off, off + bytes), last = first;
     struct sg_shadow *s = p->shadow;
     for (size_t i = first; i < s->n && s->seg[i].at < off + bytes; i++) {
@@ -351,6 +360,13 @@ void sg_race_access(struct sg_op *op, struct sg_phys *p, uint64_t off, size_t by
     }
     if (mode & SIMGPU_WRITE)
         merge(s, first, last);
+}
+
+/* From now on a write of the page is a fault: what a copy to the host takes afterwards is all that was written. */
+void sg_race_sealed(struct sg_phys *p)
+{
+    for (size_t i = 0; p->shadow && i < p->shadow->n; i++)
+        p->shadow->seg[i].write.sealed = true;
 }
 
 void sg_race_host_write(struct sg_phys *p, uint64_t off, size_t bytes)

@@ -65,10 +65,11 @@ static void report_write(void)
             (unsigned long long)(sg.host_ns > sg.dev_ns ? sg.host_ns : sg.dev_ns));
     fprintf(f,
             " \"kernels\": %llu, \"copies\": %llu, \"races\": %llu, \"undefined_reads\": %llu, "
-            "\"early_frees\": %llu, \"illegal_addresses\": %llu,\n",
+            "\"early_frees\": %llu, \"late_maps\": %llu, \"illegal_addresses\": %llu,\n",
             (unsigned long long)sg.kernels, (unsigned long long)sg.copies,
             (unsigned long long)sg.races, (unsigned long long)sg.undefined,
-            (unsigned long long)sg.early, (unsigned long long)sg.illegal);
+            (unsigned long long)sg.early, (unsigned long long)sg.late,
+            (unsigned long long)sg.illegal);
     fprintf(f, " \"devices\": [\n");
     for (int i = 0; i < sg.cfg.ndevices; i++) {
         device_report(f, &sg.dev[i]);

@@ -67,6 +67,7 @@ struct sg_map {
     struct sg_phys *phys;
     unsigned char access[SG_MAX_DEVICES]; /* CUmemAccess_flags of each device */
     struct sg_clock *since; /* race check: what the host had seen when access was given; or NULL */
+    uint64_t after;         /* SG_VMM: operations issued before it was made */
 };
 struct sg_range {
     uint64_t va;
@@ -285,7 +286,7 @@ struct sg_state {
     uint64_t entered;                          /* calls so far */
     uint64_t poll_epoch;                       /* calls so far that a loop of polls does not make */
     unsigned pending;                          /* operations not yet done */
-    uint64_t races, undefined, early, illegal; /* findings */
+    uint64_t races, undefined, early, late, illegal; /* findings */
     uint64_t kernels, copies;
     uint64_t host_used, host_limit;
     int memfile;
@@ -501,7 +502,8 @@ void sg_race_host_saw(const struct sg_op *op);
 /* Nothing reaches memory through a mapping before access was given to it. */
 void sg_race_mapped(struct sg_map *m);
 void sg_race_unmapped(struct sg_map *m);
-void sg_race_through(struct sg_op *op, const struct sg_map *m);
+void sg_race_through(struct sg_op *op, const struct sg_map *m, uint64_t va);
+void sg_race_sealed(struct sg_phys *p);
 void sg_race_access(struct sg_op *op, struct sg_phys *p, uint64_t off, size_t bytes, int mode,
                     uint64_t va);
 void sg_race_host_write(struct sg_phys *p, uint64_t off, size_t bytes);

@@ -307,7 +307,7 @@ static const char *touch_map(struct sg_op *op, int device, struct sg_range *r, s
     if (m->phys->device == SG_HOST)
         *host_bytes += bytes;
     if (op && sg.cfg.racecheck) {
-        sg_race_through(op, m);
+        sg_race_through(op, m, va);
         sg_race_access(op, m->phys, va - m->va, bytes, mode, va);
     }
     return NULL;

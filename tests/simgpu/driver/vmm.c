@@ -152,6 +152,7 @@ SG_CALL(cuMemMap,
     SG_CHECK(m, CUDA_ERROR_OUT_OF_MEMORY);
     m->va = ptr;
     m->bytes = size;
+    m->after = sg.seq;
     if (sg_map_attach(m, p, false) != CUDA_SUCCESS) {
         free(m);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -232,8 +233,11 @@ SG_CALL(cuMemSetAccess, (CUdeviceptr ptr, size_t size, const CUmemAccessDesc *de
     for (CUdeviceptr at = ptr; at < ptr + size;) {
         struct sg_map *m = sg_map_at(r, at);
         for (size_t i = 0; i < count; i++)
-            if (desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+            if (desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+                if (sg.cfg.racecheck && desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ)
+                    sg_race_sealed(m->phys);
                 m->access[desc[i].location.id] = (unsigned char)desc[i].flags;
+            }
         SG_TRY(sg_map_protect(m));
         if (sg.cfg.racecheck)
             sg_race_mapped(m);

@@ -186,6 +186,77 @@ Test(race, early_unmap)
     cr_assert(status == 0 && !*text, "%s", text);
 }
 
+static void late_map(void)
+{
+    struct gpu g = START(RACE, "SIMGPU_MODE", "functional");
+    CUstream s;
+    CUdeviceptr va;
+    CUmemGenericAllocationHandle h;
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAddressReserve(&va, G, 0, 0, 0));
+    OK(cuMemCreate(&h, G, &on_device, 0));
+    OK(cuMemMap(va, G, 0, h, 0));
+    OK(cuMemSetAccess(va, G, &read_write, 1));
+    OK(cuMemsetD8(va, 1, G));
+    OK(cuCtxSynchronize());
+    if (!right)
+        OK(cuMemUnmap(va, G));
+    gpu_add(&g, va, 1, 16, s); /* waits in its queue */
+    if (!right) {
+        OK(cuMemMap(va, G, 0, h, 0));
+        OK(cuMemSetAccess(va, G, &read_write, 1));
+    }
+    OK(cuCtxSynchronize());
+}
+Test(race, a_mapping_that_comes_after_its_user)
+{
+    int status;
+    right = 0;
+    const char *text = gpu_stderr_of(late_map, &status);
+    cr_assert(status == 0 && strstr(text, "late map: kernel add"), "%s", text);
+    right = 1;
+    text = gpu_stderr_of(late_map, &status);
+    cr_assert(status == 0 && !*text, "%s", text);
+}
+
+/* A page is written, made read-only (unless `right`) and copied, and no edge leads from the write to the copy. */
+static void sealed_write(void)
+{
+    START(RACE, "SIMGPU_MODE", "timing");
+    const CUmemAccessDesc read_only = {.location = on_device.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READ};
+    CUstream s, t;
+    CUdeviceptr va;
+    CUmemGenericAllocationHandle h;
+    void *pinned;
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAllocHost(&pinned, G));
+    OK(cuMemAddressReserve(&va, G, 0, 0, 0));
+    OK(cuMemCreate(&h, G, &on_device, 0));
+    OK(cuMemMap(va, G, 0, h, 0));
+    OK(cuMemSetAccess(va, G, &read_write, 1));
+    OK(cuMemsetD8Async(va, 1, G, s));
+    for (int i = 0; i < 100; i++) { /* time passes: the memset ends, and nobody knows */
+        size_t a, b;
+        OK(cuMemGetInfo(&a, &b));
+    }
+    if (!right)
+        OK(cuMemSetAccess(va, G, &read_only, 1));
+    OK(cuMemcpyDtoHAsync(pinned, va, G, t));
+    OK(cuCtxSynchronize());
+}
+Test(race, a_write_that_was_over_when_its_page_was_sealed)
+{
+    static const char told[] = ", which was over when the page became read-only";
+    int status;
+    right = 0;
+    const char *text = gpu_stderr_of(sealed_write, &status);
+    cr_assert(status == 0 && strstr(text, "race: write by memset") && strstr(text, told), "%s", text);
+    right = 1;
+    text = gpu_stderr_of(sealed_write, &status);
+    cr_assert(status == 0 && strstr(text, "race: write by memset") && !strstr(text, told), "%s", text);
+}
+
 static void undefined_read(void)
 {
     struct gpu g = START(RACE, "SIMGPU_MODE", mode);
