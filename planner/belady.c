@@ -231,7 +231,7 @@ static uint64_t begin_holds(struct belady *b, uint32_t k, uint64_t abs)
         const struct hold *h = &b->holds[i];
         const struct vm_page_unit *un = &b->u->units[h->unit];
         struct bel_unit *x = &b->bu[h->unit];
-        uint32_t before = h->use > un->use ? h->use - 1 : un->use + un->nuses - 1;
+        uint32_t before = vm_page_use_before(un, h->use);
         if (x->use != before)
             continue; /* the first pass: it is not there yet */
         x->held = abs + h->lead;

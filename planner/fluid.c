@@ -90,7 +90,7 @@ static void mark_lead(struct fluid *f, const struct vm_fluid_group *g, const str
         back += d ? d : 2 * n;
         at = f->ev.event[i];
         while (start < back) {
-            uint32_t before = use > un->use ? use - 1 : un->use + un->nuses - 1;
+            uint32_t before = vm_page_use_before(un, use);
             uint32_t ops = (uses[use].op + n - uses[before].op) % n;
             start += 2 * (ops ? ops : n);
             use = before;

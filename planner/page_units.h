@@ -76,6 +76,12 @@ void vm_page_units_fini(struct vm_page_units *u);
 uint32_t vm_page_next_use(const struct vm_page_units *u, const struct vm_page_unit *unit,
                           uint32_t use, unsigned *wraps);
 
+/* Index of the use before `use` of `unit`: of one that ends, the last one before its first. */
+static inline uint32_t vm_page_use_before(const struct vm_page_unit *unit, uint32_t use)
+{
+    return use > unit->use ? use - 1 : unit->use + unit->nuses - 1;
+}
+
 /* Pages that op k needs at once, the most over all ops, and the op where that is (NULL is allowed). */
 uint64_t vm_page_units_work(const struct vm_page_units *u, uint32_t *op);
 /* The most pages that hold contents that matter, or are in use, at one op; without any paging this

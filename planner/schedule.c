@@ -49,7 +49,7 @@ static bool is_fresh(const struct vm_page_units *u, const struct vm_page_unit *u
 {
     if (use == un->use && !(un->flags & VM_UNIT_CYCLIC))
         return true;
-    uint32_t before = use > un->use ? use - 1 : un->use + un->nuses - 1;
+    uint32_t before = vm_page_use_before(un, use);
     return !(u->uses[before].flags & VM_PU_LIVE_AFTER);
 }
 
@@ -202,7 +202,7 @@ static bool ask_earlier(const struct vm_page_units *u, uint32_t k, uint32_t ops,
         uint32_t use = u->refs[r].use, n = (uint32_t)u->nops;
         if (use == un->use && !(un->flags & VM_UNIT_CYCLIC))
             continue;
-        uint32_t before = use > un->use ? use - 1 : un->use + un->nuses - 1;
+        uint32_t before = vm_page_use_before(un, use);
         uint32_t gap = (k + n - u->uses[before].op) % n;
         uint32_t most = gap ? gap - 1 : n - 1;
         if (!(u->uses[before].flags & VM_PU_LIVE_AFTER) || most < 2)

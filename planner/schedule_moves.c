@@ -69,7 +69,7 @@ static uint32_t writer_of(const struct vm_page_units *u, const struct vm_page_un
     for (uint32_t j = 0; j < un->nuses; j++) {
         if (u->uses[use].flags & VM_PU_WRITE)
             return use;
-        use = use > un->use ? use - 1 : un->use + un->nuses - 1;
+        use = vm_page_use_before(un, use);
     }
     return VM_NONE;
 }
@@ -144,7 +144,7 @@ int vm_schedule_finish(const struct vm_page_units *u, struct vm_move *moves, siz
         const struct vm_page_unit *un = &u->units[mv->unit];
         if (mv->kind != VM_ACT_IN)
             continue;
-        uint32_t gap = mv->use > un->use ? mv->use - 1 : un->use + un->nuses - 1;
+        uint32_t gap = vm_page_use_before(un, mv->use);
         mv->first = un->npages - gone[gap] + back[gap];
         back[gap] += mv->npages;
     }
@@ -372,7 +372,7 @@ struct play {
 
 static uint32_t use_before(const struct vm_page_unit *un, uint32_t use)
 {
-    return use > un->use ? use - 1 : (un->flags & VM_UNIT_CYCLIC) ? un->use + un->nuses - 1 : VM_NONE;
+    return use == un->use && !(un->flags & VM_UNIT_CYCLIC) ? VM_NONE : vm_page_use_before(un, use);
 }
 
 static int cmp_chance(const void *a, const void *b)

@@ -127,7 +127,7 @@ static struct gap gap_of(const struct polish *p, const struct vm_move *mv)
     uint32_t use = mv->use;
 
     if (mv->kind == VM_ACT_IN)
-        use = use > un->use ? use - 1 : un->use + un->nuses - 1;
+        use = vm_page_use_before(un, use);
     return gap_after(p, mv->unit, use);
 }
 
