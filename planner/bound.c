@@ -515,7 +515,7 @@ static int add_fluid(const struct vm_page_units *u, const struct vm_machine *m, 
                      bool hurry, struct vm_bound *b)
 {
     struct vm_fluid_options opt = {.terms = hurry ? 1200 : 8000, .iterations = hurry ? 1000 : 8000,
-                                   .full_iterations = hurry ? 1000 : FULL_ITERATIONS,
+                                   .full_iterations = hurry ? 0 : FULL_ITERATIONS,
                                    .tolerance = hurry ? 1e-4 : 1e-5, .ascent_terms = hurry ? 0 : ASCENT_TERMS,
                                    .bound_only = 1};
     struct vm_fluid f;

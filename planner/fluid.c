@@ -82,6 +82,7 @@ static void mark_lead(struct fluid *f, const struct vm_fluid_group *g, const str
     const struct vm_page_unit *un = &f->u->units[gap->unit];
     const struct vm_page_use *uses = f->u->uses;
     uint32_t n = (uint32_t)f->u->nops, use = gap->use, at = 2 * uses[use].op + 2;
+    uint8_t *place = f->places + g->place;
     uint64_t back = 0, start = 2; /* events from here, and from the start of the use's op, to the end of the lead */
 
     for (size_t t = end; t-- > from;) {
@@ -95,25 +96,35 @@ static void mark_lead(struct fluid *f, const struct vm_fluid_group *g, const str
             start += 2 * (ops ? ops : n);
             use = before;
         }
-        f->inside[t] = BETWEEN;
+        place[t] = BETWEEN;
         if (stands_alone(f, i) && back + 1 == start)
-            f->inside[t] = HELD;
+            place[t] = HELD;
         else if (stands_alone(f, i) && back == start && f->crossing < INFINITY)
-            f->inside[t] = ASKED;
+            place[t] = ASKED;
     }
 }
 
-int vm_fluid_mark_inside(struct fluid *f, const struct vm_fluid_group *g)
+/* Sets the places of all groups. */
+static int find_places(struct fluid *f)
 {
-    size_t t = 0;
+    size_t all = 0;
 
-    if (VM_GROW(f->inside, f->cap_inside, g->steps + 1))
+    for (size_t i = 0; i < f->ng; i++) {
+        f->g[i].place = all;
+        all += f->g[i].steps;
+    }
+    f->places = malloc(all + 1);
+    if (!f->places)
         return VM_ENOMEM;
-    memset(f->inside, INSIDE, g->steps);
-    for (size_t k = 0; k < g->ngaps && g->kind == VM_FLUID_CHAIN; k++) {
-        const struct vm_fluid_gap *gap = &f->gaps.g[g->gap + k];
-        mark_lead(f, g, gap, t, t + gap->lead);
-        t += gap->lead + gap->steps;
+    memset(f->places, INSIDE, all);
+    for (size_t i = 0; i < f->ng; i++) {
+        const struct vm_fluid_group *g = &f->g[i];
+        size_t t = 0;
+        for (size_t k = 0; k < g->ngaps && g->kind == VM_FLUID_CHAIN; k++) {
+            const struct vm_fluid_gap *gap = &f->gaps.g[g->gap + k];
+            mark_lead(f, g, gap, t, t + gap->lead);
+            t += gap->lead + gap->steps;
+        }
     }
     return VM_OK;
 }
@@ -194,11 +205,12 @@ static int add_single(struct fluid *f, const struct vm_fluid_group *g)
 static int add_copied(struct fluid *f, const struct vm_fluid_group *g)
 {
     bool chain = g->kind == VM_FLUID_CHAIN;
-    int rc = vm_fluid_mark_inside(f, g);
+    const uint8_t *place = f->places + g->place;
+    int rc = VM_OK;
 
     for (size_t t = 0; t < g->steps && !rc; t++) {
         size_t away = g->var + 3 * t, row;
-        bool here = f->inside[t] == INSIDE, before = t > 0 && f->inside[t - 1] == INSIDE;
+        bool here = place[t] == INSIDE, before = t > 0 && place[t - 1] == INSIDE;
         if (here)
             rc = put(f, vm_fluid_event_at(f, g, t), away, 1);
         if (!rc && before) {
@@ -212,14 +224,14 @@ static int add_copied(struct fluid *f, const struct vm_fluid_group *g)
         if (!chain)
             continue;
         rc = rc ? rc : put_link(f, g, t, away + 1, 1, true);
-        if (f->inside[t] == ASKED) {
+        if (place[t] == ASKED) {
             row = vm_fluid_asked_at(f, vm_fluid_event_at(f, g, t));
             rc = rc ? rc : put(f, row, away + 1, 1);
             rc = rc || !t ? rc : put(f, row, away - 2, -1);
         }
         if (t > 0) {
             rc = rc ? rc : put_link(f, g, t, away - 2, -1, true);
-            rc = rc ? rc : new_row(f, 0, f->inside[t] == HELD ? 0 : INFINITY, &row);
+            rc = rc ? rc : new_row(f, 0, place[t] == HELD ? 0 : INFINITY, &row);
             rc = rc ? rc : put(f, row, away + 1, 1);
             rc = rc ? rc : put(f, row, away - 2, -1);
         }
@@ -315,6 +327,7 @@ static int build(struct fluid *f)
 {
     int rc = find_groups(f);
 
+    rc = rc ? rc : find_places(f);
     rc = rc ? rc : columns(f);
     rc = rc ? rc : add_time(f);
     for (size_t i = 0; i < f->ng && !rc; i++)
@@ -355,11 +368,10 @@ static int whole_init(struct fluid *f, struct whole *w)
         return VM_ENOMEM;
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < f->ng; i++) {
-            if (vm_fluid_mark_inside(f, &f->g[i]))
-                return VM_ENOMEM;
+            const uint8_t *place = f->places + f->g[i].place;
             for (uint32_t t = 0; t < f->g[i].steps; t++) {
                 size_t at = vm_fluid_event_at(f, &f->g[i], t);
-                if (f->inside[t] != INSIDE)
+                if (place[t] != INSIDE)
                     continue;
                 if (!pass) {
                     w->first[at + 2]++;
@@ -385,7 +397,7 @@ static void whole_fini(struct whole *w)
     free(w->step);
 }
 
-/* The steps [*lo, *hi) around `step` that lie in the same gap; f->inside is marked for g. */
+/* The steps [*lo, *hi) around `step` that lie in the same gap. */
 static void gap_around(const struct fluid *f, const struct vm_fluid_group *g, uint32_t step, uint32_t *lo,
                        uint32_t *hi)
 {
@@ -579,7 +591,7 @@ static void fluid_fini(struct fluid *f)
 {
     vm_fluid_model_fini(&f->ev, &f->gaps);
     free(f->g);
-    free(f->inside);
+    free(f->places);
     free(f->e);
     free(f->cost);
     free(f->upper);
@@ -601,6 +613,7 @@ static int ascend(struct fluid *f, size_t terms, double *ms)
     memcpy(fine.facet, f->facet, sizeof fine.facet);
     int rc = vm_fluid_model(f->u, f->capacity, terms, &fine.ev, &fine.gaps);
     rc = rc ? rc : find_groups(&fine);
+    rc = rc ? rc : find_places(&fine);
     rc = rc ? rc : vm_fluid_ascend(f, &fine, ms);
     fluid_fini(&fine);
     return rc;

@@ -119,17 +119,18 @@ static void price_pages(struct dual *d, uint32_t batch)
 static double cheapest(struct dual *d, const struct vm_fluid_group *g, enum way *end)
 {
     const struct fluid *f = d->f;
+    const uint8_t *place = f->places + g->place;
     double dirty = g->kind == VM_FLUID_CLEAN ? INFINITY : 0, away = INFINITY;
     double clean = g->kind == VM_FLUID_CLEAN ? 0 : INFINITY;
 
     for (size_t t = 0; t <= g->steps; t++) {
         size_t i = vm_fluid_event_at(f, g, t);
-        if (t < g->steps && f->inside[t] == HELD) {
+        if (t < g->steps && place[t] == HELD) {
             d->came[t] = AWAY | 4 * CLEAN; /* nothing changes */
             continue;
         }
         double saved = dirty + d->out[i], back = away + d->in[i], gone = away;
-        if (t < g->steps && f->inside[t] == ASKED)
+        if (t < g->steps && place[t] == ASKED)
             saved += d->price[vm_fluid_asked_at(f, i)];
         unsigned came = AWAY | 4 * CLEAN;
         if (saved < gone) {
@@ -140,7 +141,7 @@ static double cheapest(struct dual *d, const struct vm_fluid_group *g, enum way 
             gone = clean;
             came = CLEAN | 4 * CLEAN;
         }
-        bool inside = t < g->steps && f->inside[t] == INSIDE;
+        bool inside = t < g->steps && place[t] == INSIDE;
         if (back < clean) {
             clean = back;
             came = (came & 3) | 4 * AWAY;
@@ -167,10 +168,12 @@ static void pass_link(struct dual *d, size_t i, double pages, bool out)
 /* Back along the way that cheapest() found: what it takes of room and link. */
 static void follow(struct dual *d, const struct vm_fluid_group *g, enum way at)
 {
+    const uint8_t *place = d->f->places + g->place;
+
     for (size_t t = (size_t)g->steps + 1; t-- > 0 && at != DIRTY;) {
         size_t i = vm_fluid_event_at(d->f, g, t);
         enum way from = at == AWAY ? (enum way)(d->came[t] & 3) : (enum way)(d->came[t] >> 2);
-        if (t < g->steps && d->f->inside[t] == HELD)
+        if (t < g->steps && place[t] == HELD)
             continue;
         if (at == AWAY)
             d->slope[i] -= g->pages;
@@ -178,7 +181,7 @@ static void follow(struct dual *d, const struct vm_fluid_group *g, enum way at)
             pass_link(d, i, g->pages, true);
         else if (at == CLEAN && from == AWAY)
             pass_link(d, i, g->pages, false);
-        if (from == DIRTY && t < g->steps && d->f->inside[t] == ASKED)
+        if (from == DIRTY && t < g->steps && place[t] == ASKED)
             d->slope[vm_fluid_asked_at(d->f, i)] += g->pages;
         at = from;
     }
@@ -207,7 +210,7 @@ static int value_of(struct dual *d, double *ms)
     }
     for (size_t i = 0; i < f->ng; i++) {
         enum way end;
-        if (vm_fluid_mark_inside(f, &f->g[i]) || VM_GROW(d->came, d->cap_came, f->g[i].steps + 1))
+        if (VM_GROW(d->came, d->cap_came, f->g[i].steps + 1))
             return VM_ENOMEM;
         price_pages(d, f->g[i].batch);
         double way = f->g[i].pages * cheapest(d, &f->g[i], &end);

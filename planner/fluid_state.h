@@ -17,6 +17,7 @@ struct vm_fluid_facet {
 /* Gaps that count as one, or those of one chain; a walk over the chosen events that concern them. */
 struct vm_fluid_group {
     size_t gap, ngaps;   /* into gaps.g */
+    size_t place;        /* into places */
     double pages;
     uint32_t from, steps; /* chosen events: from (below n) on */
     uint32_t var;         /* its first column */
@@ -41,8 +42,7 @@ struct fluid {
     struct vm_fluid_gaps gaps;
     struct vm_fluid_group *g;
     size_t ng;
-    uint8_t *inside; /* enum place by step of a group; set for one group at a time */
-    size_t cap_inside;
+    uint8_t *places; /* enum place by step, of one group after the other */
     /* the program; absent where only the dual function is asked for */
     struct entry *e;
     size_t ne, cap_e;
@@ -51,9 +51,6 @@ struct fluid {
     uint32_t *start, *column;
     double *value;
 };
-
-/* Sets f->inside for the steps of g. VM_OK or VM_ENOMEM. */
-int vm_fluid_mark_inside(struct fluid *f, const struct vm_fluid_group *g);
 
 /* The row, and the price, of what is copied in the group of time i while the op waits that uses it. */
 static inline size_t vm_fluid_asked_at(const struct fluid *f, size_t i)
