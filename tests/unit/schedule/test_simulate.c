@@ -66,6 +66,17 @@ static void make_idle(struct made *c)
     make(&p, c);
 }
 
+/* Simulates with `capacity` pages; the ops' starts go to start[] unless that is NULL. */
+static struct vm_sim_result simulated(const struct made *c, const struct vm_machine *m, const struct vm_move *moves,
+                                      size_t n, uint64_t capacity, double *start)
+{
+    struct vm_sim_options so = {.capacity_pages = capacity, .knows_dead = 1, .window_ns = OP_NS};
+    struct vm_sim_result r;
+
+    cr_assert_eq(vm_simulate(&c->u, m, moves, n, &so, &r, start, NULL), VM_OK);
+    return r;
+}
+
 static double run(const struct made *c, const struct vm_machine *m, const struct vm_move *moves, size_t n,
                   double *out_done_ns)
 {
@@ -231,17 +242,15 @@ Test(simulate, unmapping_waits_for_few_of_the_pages_that_come)
     static const uint32_t pages[] = {16, 8, 8}, first[] = {0, 0, 4}, last[] = {5, 2, 5}, freed[] = {5, 2, 5};
     struct program p = {6, 3, pages, first, last, freed};
     struct vm_machine m = small_machine(1);
-    struct vm_sim_options so = {.capacity_pages = 24, .knows_dead = 1, .window_ns = OP_NS};
     struct vm_move moves[] = {
         {.op = 0, .need_op = 4, .unit = 0, .use = 0, .npages = 16, .kind = VM_ACT_OUT},
         {.op = 3, .need_op = 5, .unit = 0, .use = 1, .npages = 16, .kind = VM_ACT_IN}};
-    struct vm_sim_result r;
     struct made c;
 
     m.unmap_waits = true;
     make(&p, &c);
     cr_assert_eq(c.u.nunits, 3);
-    cr_assert_eq(vm_simulate(&c.u, &m, moves, 2, &so, &r, NULL, NULL), VM_OK);
+    struct vm_sim_result r = simulated(&c, &m, moves, 2, 24, NULL);
     cr_assert_eq(r.demand_pages, 0);
     cr_assert_float_eq(r.iteration_ns, 6 * OP_NS + VM_FLIGHTS * COPY_NS, 1, "%.0f", r.iteration_ns);
     made_free(&c);
@@ -254,17 +263,15 @@ Test(simulate, an_op_comes_before_fetches_for_later_ones)
     static const uint32_t pages[] = {16, 12, 12, 4}, first[] = {0, 0, 3, 4}, last[] = {6, 2, 6, 5};
     struct program p = {7, 4, pages, first, last, last};
     struct vm_machine m = small_machine(1);
-    struct vm_sim_options so = {.capacity_pages = 28, .knows_dead = 1, .window_ns = OP_NS};
     struct vm_move moves[] = {
         {.op = 0, .need_op = 3, .unit = 0, .use = 0, .npages = 16, .kind = VM_ACT_OUT},
         {.op = 3, .need_op = 6, .unit = 0, .use = 1, .npages = 16, .kind = VM_ACT_IN}};
-    struct vm_sim_result r;
     double start[7];
     struct made c;
 
     m.unmap_waits = true;
     make(&p, &c);
-    cr_assert_eq(vm_simulate(&c.u, &m, moves, 2, &so, &r, start, NULL), VM_OK);
+    struct vm_sim_result r = simulated(&c, &m, moves, 2, 28, start);
     cr_assert_eq(r.demand_pages, 0, "%llu", (unsigned long long)r.demand_pages);
     cr_assert_float_eq(start[4] - start[0], 4 * OP_NS, 1, "%.0f", start[4] - start[0]);
     cr_assert_float_eq(r.iteration_ns, 7 * OP_NS + 4 * COPY_NS, 1, "%.0f", r.iteration_ns);
@@ -277,19 +284,17 @@ Test(simulate, an_op_takes_free_chunks_though_others_are_coming)
     static const uint32_t pages[] = {16, 8, 4}, first[] = {0, 2, 4}, last[] = {6, 7, 5};
     struct program p = {8, 3, pages, first, last, last};
     struct vm_machine m = small_machine(1);
-    struct vm_sim_options so = {.capacity_pages = 26, .knows_dead = 1, .window_ns = OP_NS};
     struct vm_move moves[] = {
         {.op = 0, .need_op = 3, .unit = 0, .use = 0, .npages = 16, .kind = VM_ACT_OUT},
         {.op = 3, .need_op = 6, .unit = 0, .use = 1, .npages = 16, .kind = VM_ACT_IN},
         {.op = 3, .need_op = 7, .unit = 1, .use = 2, .npages = 8, .kind = VM_ACT_OUT}};
-    struct vm_sim_result r;
     double start[8];
     struct made c;
 
     m.unmap_waits = true;
     make(&p, &c);
     cr_assert_eq(c.u.units[1].use, 2);
-    cr_assert_eq(vm_simulate(&c.u, &m, moves, 3, &so, &r, start, NULL), VM_OK);
+    simulated(&c, &m, moves, 3, 26, start);
     cr_assert_float_eq(start[4] - start[3], OP_NS, 1, "%.0f", start[4] - start[3]);
     made_free(&c);
 }
@@ -301,10 +306,8 @@ Test(simulate, unmapping_comes_after_what_an_op_fetches)
     static const uint32_t pages[] = {8, 4, 4}, first[] = {0, 1, 2}, last[] = {5, 4, 3};
     struct program p = {6, 3, pages, first, last, last};
     struct vm_machine m = small_machine(1);
-    struct vm_sim_options so = {.capacity_pages = 12, .knows_dead = 1, .window_ns = OP_NS};
     struct vm_move moves[] = {
         {.op = 0, .need_op = 2, .unit = 0, .use = 0, .npages = 8, .kind = VM_ACT_OUT}};
-    struct vm_sim_result r;
     double start[6];
     struct made c;
 
@@ -312,7 +315,7 @@ Test(simulate, unmapping_comes_after_what_an_op_fetches)
     m.map_ns = COPY_NS / 2;
     make(&p, &c);
     c.u.op_flags[4] = VM_OPF_BLOCKS;
-    cr_assert_eq(vm_simulate(&c.u, &m, moves, 1, &so, &r, start, NULL), VM_OK);
+    simulated(&c, &m, moves, 1, 12, start);
     cr_assert_float_eq(start[5] - start[4], OP_NS + 8 * COPY_NS + 2 * m.map_ns, 1, "%.0f", start[5] - start[4]);
     made_free(&c);
 }
@@ -325,18 +328,16 @@ Test(simulate, fetches_leave_an_op_that_comes_first_its_room)
     static const uint32_t pages[] = {16, 4, 12}, first[] = {0, 1, 3}, last[] = {3, 4, 4};
     struct program p = {5, 3, pages, first, last, last};
     struct vm_machine m = small_machine(1);
-    struct vm_sim_options so = {.capacity_pages = 30, .knows_dead = 1, .window_ns = OP_NS};
     struct vm_move moves[] = {
         {.op = 0, .need_op = 2, .unit = 0, .use = 0, .npages = 16, .kind = VM_ACT_OUT},
         {.op = 1, .need_op = 2, .unit = 1, .use = 2, .npages = 4, .kind = VM_ACT_OUT},
         {.op = 2, .need_op = 3, .unit = 0, .use = 1, .npages = 16, .kind = VM_ACT_IN},
         {.op = 2, .need_op = 4, .unit = 1, .use = 3, .npages = 4, .kind = VM_ACT_IN}};
-    struct vm_sim_result r;
     double start[5];
     struct made c;
 
     make(&p, &c);
-    cr_assert_eq(vm_simulate(&c.u, &m, moves, 4, &so, &r, start, NULL), VM_OK);
+    struct vm_sim_result r = simulated(&c, &m, moves, 4, 30, start);
     cr_assert_eq(r.demand_pages, 0, "%llu", (unsigned long long)r.demand_pages);
     cr_assert_float_eq(start[3] - start[0], OP_NS + 32 * COPY_NS, 1, "%.0f", start[3] - start[0]);
     cr_assert_float_eq(start[4] - start[3], OP_NS + 2 * COPY_NS, 1, "%.0f", start[4] - start[3]);
@@ -351,19 +352,17 @@ Test(simulate, fetches_begin_after_an_op_that_waited_for_its_own)
     static const uint32_t pages[] = {4, 8}, first[] = {1, 1}, last[] = {4, 3};
     struct program p = {5, 2, pages, first, last, last};
     struct vm_machine m = small_machine(1);
-    struct vm_sim_options so = {.capacity_pages = 12, .knows_dead = 1, .window_ns = OP_NS};
     struct vm_move moves[] = {
         {.op = 1, .need_op = 2, .unit = 0, .use = 0, .npages = 4, .kind = VM_ACT_OUT},
         {.op = 1, .need_op = 2, .unit = 1, .use = 2, .npages = 8, .kind = VM_ACT_OUT},
         {.op = 2, .need_op = 4, .unit = 0, .use = 1, .npages = 4, .kind = VM_ACT_IN}};
-    struct vm_sim_result r;
     double start[5];
     struct made c;
 
     m.unmap_waits = true;
     make(&p, &c);
     c.u.op_flags[3] = VM_OPF_BLOCKS;
-    cr_assert_eq(vm_simulate(&c.u, &m, moves, 3, &so, &r, start, NULL), VM_OK);
+    struct vm_sim_result r = simulated(&c, &m, moves, 3, 12, start);
     cr_assert_eq(r.demand_pages, 8, "%llu", (unsigned long long)r.demand_pages);
     cr_assert_float_eq(start[4] - start[3], OP_NS + 4 * COPY_NS, 1, "%.0f", start[4] - start[3]);
     made_free(&c);
@@ -376,17 +375,15 @@ Test(simulate, no_fetch_for_later_begins_before_an_op_that_needs_all)
     static const uint32_t pages[] = {8, 12}, first[] = {2, 4}, last[] = {6, 5};
     struct program p = {7, 2, pages, first, last, last};
     struct vm_machine m = small_machine(1);
-    struct vm_sim_options so = {.capacity_pages = 12, .knows_dead = 1, .window_ns = OP_NS};
     struct vm_move moves[] = {
         {.op = 2, .need_op = 3, .unit = 0, .use = 0, .npages = 8, .kind = VM_ACT_OUT},
         {.op = 3, .need_op = 6, .unit = 0, .use = 1, .npages = 8, .kind = VM_ACT_IN}};
-    struct vm_sim_result r;
     double start[7];
     struct made c;
 
     m.unmap_waits = true;
     make(&p, &c);
-    cr_assert_eq(vm_simulate(&c.u, &m, moves, 2, &so, &r, start, NULL), VM_OK);
+    struct vm_sim_result r = simulated(&c, &m, moves, 2, 12, start);
     cr_assert_eq(r.in_pages, 8 + VM_FLIGHTS, "%llu", (unsigned long long)r.in_pages);
     cr_assert_float_eq(start[4] - start[3], OP_NS + VM_FLIGHTS * COPY_NS, 1, "%.0f",
                        start[4] - start[3]);
@@ -402,11 +399,9 @@ Test(simulate, fetches_come_first_while_the_host_unmaps)
     static const uint32_t pages[] = {8, 16}, first[] = {0, 2}, last[] = {4, 3};
     struct program p = {5, 2, pages, first, last, last};
     struct vm_machine m = small_machine(1);
-    struct vm_sim_options so = {.capacity_pages = 19, .knows_dead = 1, .window_ns = OP_NS};
     struct vm_move moves[] = {
         {.op = 0, .need_op = 1, .unit = 0, .use = 0, .npages = 8, .kind = VM_ACT_OUT},
         {.op = 1, .need_op = 4, .unit = 0, .use = 1, .npages = 8, .kind = VM_ACT_IN}};
-    struct vm_sim_result r;
     double start[5];
     struct made c;
 
@@ -414,7 +409,7 @@ Test(simulate, fetches_come_first_while_the_host_unmaps)
     m.unmap_ns = COPY_NS / 4;
     make(&p, &c);
     c.u.op_flags[0] = VM_OPF_BLOCKS;
-    cr_assert_eq(vm_simulate(&c.u, &m, moves, 2, &so, &r, start, NULL), VM_OK);
+    struct vm_sim_result r = simulated(&c, &m, moves, 2, 19, start);
     cr_assert_eq(r.demand_pages, 0, "%llu", (unsigned long long)r.demand_pages);
     cr_assert_float_eq(start[2] - start[1], OP_NS + 8 * m.unmap_ns, 1, "%.0f", start[2] - start[1]);
     made_free(&c);
@@ -428,14 +423,12 @@ Test(simulate, a_copy_behind_nothing_waits_for_the_host)
     static const uint32_t pages[] = {4, 8, 8}, first[] = {0, 1, 0}, last[] = {1, 3, 2};
     struct program p = {4, 3, pages, first, last, last};
     struct vm_machine m = small_machine(1);
-    struct vm_sim_options so = {.capacity_pages = 12, .knows_dead = 1, .window_ns = OP_NS};
-    struct vm_sim_result r;
     double start[4];
     struct made c;
 
     m.unmap_ns = COPY_NS / 4;
     make(&p, &c);
-    cr_assert_eq(vm_simulate(&c.u, &m, NULL, 0, &so, &r, start, NULL), VM_OK);
+    simulated(&c, &m, NULL, 0, 12, start);
     double wait = 2 * (4 * m.unmap_ns + 4 * COPY_NS);
     cr_assert_float_eq(start[2] - start[1], OP_NS + wait, 1, "%.0f", start[2] - start[1]);
     made_free(&c);
