@@ -3,22 +3,13 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "block.h"
+#include "bare_device.h"
 
-#define PAGE  8192u
 #define PAGES 1024u
 
 static struct vm_device *device(void)
 {
-    struct vm_device *d = calloc(1, sizeof *d);
-    d->page_bytes = PAGE;
-    d->page_shift = 13;
-    d->npages = PAGES;
-    d->base = 0x100000000;
-    d->reserved_bytes = (uint64_t)PAGES * PAGE;
-    d->pages = calloc(PAGES, sizeof *d->pages);
-    cr_assert_eq(vm_ranges_add(&d->page_space, 0, PAGES / 2), 0);
-    return d;
+    return bare_device(PAGES, PAGES / 2);
 }
 
 static uint32_t block(struct vm_device *d, uint64_t bytes)

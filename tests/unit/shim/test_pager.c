@@ -2,10 +2,9 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "block.h"
+#include "bare_device.h"
 #include "pager.h"
 
-#define PAGE  8192u
 #define PAGES 64u
 
 /* A block of one page that is on its way out, used last by operation 1 of 1. */
@@ -30,15 +29,7 @@ static void used_since(struct vm_device *d, uint64_t page)
 
 static struct vm_device *device(void)
 {
-    struct vm_device *d = calloc(1, sizeof *d);
-    d->page_bytes = PAGE;
-    d->page_shift = 13;
-    d->npages = PAGES;
-    d->base = 0x100000000;
-    d->reserved_bytes = (uint64_t)PAGES * PAGE;
-    d->pages = calloc(PAGES, sizeof *d->pages);
-    cr_assert_eq(vm_ranges_add(&d->page_space, 0, PAGES), 0);
-    return d;
+    return bare_device(PAGES, PAGES);
 }
 
 static uint64_t wanted_then(struct vm_device *d)

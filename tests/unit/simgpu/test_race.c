@@ -144,17 +144,33 @@ Test(race, early_reuse_through_an_alias)
     expect(early_reuse, "race: ");
 }
 
+/* A page at an address of its own, with its chunk *h mapped to it. */
+static CUdeviceptr mapped_page(CUmemGenericAllocationHandle *h)
+{
+    CUdeviceptr va;
+    OK(cuMemAddressReserve(&va, G, 0, 0, 0));
+    OK(cuMemCreate(h, G, &on_device, 0));
+    OK(cuMemMap(va, G, 0, *h, 0));
+    OK(cuMemSetAccess(va, G, &read_write, 1));
+    return va;
+}
+
+/* In timing mode what is short ends meanwhile, and nobody knows. */
+static void time_passes(void)
+{
+    for (int i = 0; i < 100; i++) {
+        size_t a, b;
+        OK(cuMemGetInfo(&a, &b));
+    }
+}
+
 static void early_unmap(void)
 {
     START(RACE, "SIMGPU_MODE", mode, "SIMGPU_UNMAP_SYNC", "0");
     CUstream s;
-    CUdeviceptr va;
     CUmemGenericAllocationHandle h;
     OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
-    OK(cuMemAddressReserve(&va, G, 0, 0, 0));
-    OK(cuMemCreate(&h, G, &on_device, 0));
-    OK(cuMemMap(va, G, 0, h, 0));
-    OK(cuMemSetAccess(va, G, &read_write, 1));
+    CUdeviceptr va = mapped_page(&h);
     OK(cuMemsetD8Async(va, 1, G, s));
     if (!right)
         while (cuStreamQuery(s) == CUDA_ERROR_NOT_READY)
@@ -162,10 +178,7 @@ static void early_unmap(void)
     OK(cuMemsetD8Async(va, 1, G, s));
     if (right)
         OK(cuStreamSynchronize(s));
-    for (int i = 0; i < 100; i++) { /* time passes, in timing mode the memset ends */
-        size_t a, b;
-        OK(cuMemGetInfo(&a, &b));
-    }
+    time_passes();
     OK(cuMemUnmap(va, G));
     CUresult r = cuCtxSynchronize();
     cr_assert(r == CUDA_SUCCESS || (!right && r == CUDA_ERROR_ILLEGAL_ADDRESS));
@@ -190,13 +203,9 @@ static void late_map(void)
 {
     struct gpu g = START(RACE, "SIMGPU_MODE", "functional");
     CUstream s;
-    CUdeviceptr va;
     CUmemGenericAllocationHandle h;
     OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
-    OK(cuMemAddressReserve(&va, G, 0, 0, 0));
-    OK(cuMemCreate(&h, G, &on_device, 0));
-    OK(cuMemMap(va, G, 0, h, 0));
-    OK(cuMemSetAccess(va, G, &read_write, 1));
+    CUdeviceptr va = mapped_page(&h);
     OK(cuMemsetD8(va, 1, G));
     OK(cuCtxSynchronize());
     if (!right)
@@ -225,21 +234,14 @@ static void sealed_write(void)
     START(RACE, "SIMGPU_MODE", "timing");
     const CUmemAccessDesc read_only = {.location = on_device.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READ};
     CUstream s, t;
-    CUdeviceptr va;
     CUmemGenericAllocationHandle h;
     void *pinned;
     OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
     OK(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
     OK(cuMemAllocHost(&pinned, G));
-    OK(cuMemAddressReserve(&va, G, 0, 0, 0));
-    OK(cuMemCreate(&h, G, &on_device, 0));
-    OK(cuMemMap(va, G, 0, h, 0));
-    OK(cuMemSetAccess(va, G, &read_write, 1));
+    CUdeviceptr va = mapped_page(&h);
     OK(cuMemsetD8Async(va, 1, G, s));
-    for (int i = 0; i < 100; i++) { /* time passes: the memset ends, and nobody knows */
-        size_t a, b;
-        OK(cuMemGetInfo(&a, &b));
-    }
+    time_passes();
     if (!right)
         OK(cuMemSetAccess(va, G, &read_only, 1));
     OK(cuMemcpyDtoHAsync(pinned, va, G, t));
